@@ -1,0 +1,447 @@
+"""Views: everything a page, a rule or a command may know about one run, as of an instant.
+
+Rules
+- Instants are integers of nanoseconds since the Unix epoch, already corrected to the server's clock; lengths end in
+  `_ns`. GPU-weighted lengths are nanoseconds × GPUs. Shares are fractions 0…1.
+- `None` means *unknown*, never 0.
+- Everything here is derived from facts by `fold.py` and can be thrown away and made again.
+
+The names that leave this package (API, `rerail show --json`) are in `report.py` and `docs/facts.md`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rerail.server.core.facts import Initiator, Outcome, Pairs, Phase, Scope
+
+
+class RunState(StrEnum):
+    """Whether anything is heard of a run."""
+
+    ALIVE = "alive"
+    SILENT = "silent"
+    ENDED = "ended"
+
+
+class Domain(StrEnum):
+    """On whose side the cause of an interruption lies."""
+
+    WORKLOAD = "workload"
+    INFRASTRUCTURE = "infrastructure"
+    UNKNOWN = "unknown"
+
+
+class CausalRole(StrEnum):
+    """What a piece of evidence is to the interruption it belongs to."""
+
+    INITIATING = "initiating"
+    CASCADE = "cascade"
+    TEARDOWN = "teardown"
+    CONFIRMATION = "confirmation"
+    UNKNOWN = "unknown"
+
+
+class SpanKind(StrEnum):
+    """On whose account a span goes: the rows of the loss waterfall."""
+
+    EXCLUDED = "excluded"
+    FAULT = "fault"
+    STARTUP = "startup"
+    PLANNED = "planned"
+    CHECKPOINT = "checkpoint"
+    REWORK = "rework"
+    STALL = "stall"
+    OVERHEAD = "overhead"
+    UNKNOWN = "unknown"
+    PRODUCTIVE = "productive"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """`[start, end)` of a run's life with one phase. Spans of a run are ordered, touch, and none is empty."""
+
+    start: int
+    end: int
+    phase: Phase
+    kind: SpanKind
+    attempt: int | None = None
+    name: str | None = None
+    """The custom name of `overhead`."""
+    first_step: int | None = None
+    last_step: int | None = None
+    """Steps this span worked on, for `training`, `recomputing` and `stalled`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One life of the worker group."""
+
+    number: int
+    started_at: int
+    ended_at: int | None
+    """When it was over; None while it is open."""
+    job: str | None = None
+    requeue: int | None = None
+    restart: int | None = None
+    iteration: int | None = None
+    scope: Scope | None = None
+    """Of the restart that began it; None for attempt 0."""
+    initiator: Initiator | None = None
+    noticed_at: int | None = None
+    last_activity_at: int | None = None
+    first_step_at: int | None = None
+    first_step: int | None = None
+    last_step: int | None = None
+    step_count: int = 0
+    resumed_from_step: int | None = None
+    world_size: int | None = None
+    gpus: int | None = None
+    nodes: tuple[str, ...] = ()
+    launcher: str | None = None
+    versions: Pairs = ()
+    config: str | None = None
+    outcome: Outcome | None = None
+    reason: str | None = None
+    exit_codes: tuple[tuple[int, int], ...] = ()
+    """`(rank, exit code)`; negative codes are signals."""
+    is_interrupted: bool = False
+    """It ended before the run did."""
+    is_planned: bool = False
+    """It ended because a person or a plan said so, or without any fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """How far one restart threw the run back."""
+
+    attempt: int
+    """The attempt that began with it."""
+    at: int
+    from_step: int
+    """High-water step when the attempt before ended."""
+    to_step: int
+    """Step the attempt resumed from."""
+    lost_ns: int
+    """First-pass training time of the steps `(to_step, from_step]`."""
+
+    @property
+    def steps(self) -> int:
+        """Steps thrown back; 0 is still a restart."""
+        return self.from_step - self.to_step
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One saved state and how far its saving got."""
+
+    checkpoint_id: str
+    step: int
+    attempt: int | None = None
+    mode: str | None = None
+    tier: str | None = None
+    started_at: int | None = None
+    captured_at: int | None = None
+    durable_at: int | None = None
+    failed_at: int | None = None
+    deleted_at: int | None = None
+    blocked_ns: int | None = None
+    bytes: int | None = None
+    location: str | None = None
+
+    @property
+    def commit_lag_ns(self) -> int | None:
+        """From capture to durable."""
+        if self.durable_at is None or self.captured_at is None:
+            return None
+        return self.durable_at - self.captured_at
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFreshness:
+    """What a crash right now would cost."""
+
+    newest_durable_step: int | None = None
+    newest_durable_id: str | None = None
+    age_ns: int | None = None
+    """Since the capture of the newest durable checkpoint."""
+    steps_at_risk: int | None = None
+    commit_lag_p95_ns: int | None = None
+    commit_lag_count: int = 0
+    """Below 20 the p95 is the maximum."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceLine:
+    """One piece of evidence of an interruption, in the order of its instant."""
+
+    at: int
+    source: str
+    text: str
+    role: CausalRole
+    rank: int | None = None
+    node: str | None = None
+    code: str | None = None
+    emitter: str | None = None
+    seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why an attempt ended, as far as known."""
+
+    cause: str
+    """A cause class: the name of a rule in `causes/`, or `unknown`."""
+    domain: Domain
+    confidence: float
+    """0…1; 0 for `unknown`."""
+    sentence: str
+    """What a person should read first."""
+    culprit_rank: int | None = None
+    culprit_node: str | None = None
+    advice: str | None = None
+    missing_evidence: str | None = None
+    """What would settle it, where the evidence does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of an incident's anatomy."""
+
+    name: str
+    """A phase name, or `catch_up`."""
+    length_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """One loss of forward progress: from the last completed step before it until the high-water step is passed."""
+
+    incident_id: str
+    run_id: str
+    attempts: tuple[int, ...]
+    """The interrupted attempts, first to last; more than one when relaunches failed."""
+    started_at: int
+    noticed_at: int | None
+    restarted_at: int | None
+    """Start of the first completed step after it; None while there is none."""
+    ended_at: int | None
+    """None while it is open."""
+    is_planned: bool
+    is_open: bool
+    scope: Scope | None
+    """Of the restart that succeeded."""
+    verdict: Verdict
+    parts: tuple[Part, ...]
+    """Sums to `time_to_recover_ns`."""
+    time_to_restart_ns: int
+    time_to_recover_ns: int
+    lost_steps: int
+    lost_ns: int
+    """First-pass time of the steps that had to be redone."""
+    lost_gpu_ns: int | None
+    """GPU·ns from start to end of the incident; None where no GPU number was told."""
+    exit_codes: tuple[tuple[int, int], ...] = ()
+    evidence: tuple[EvidenceLine, ...] = ()
+    rollback: Rollback | None = None
+
+    @property
+    def failed_relaunches(self) -> int:
+        """Attempts that ended before they had passed the ground lost."""
+        return len(self.attempts) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryDistribution:
+    """How long recovery took, over the incidents of one group that recovered. p95 and p99 are the maximum below 20."""
+
+    grouped_by: str
+    """`scope` or `cause`."""
+    group: str
+    n: int
+    p50_ns: int
+    p90_ns: int
+    p95_ns: int
+    p99_ns: int
+    max_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatFigures:
+    """Gaps between signs of life in one phase."""
+
+    phase: str
+    n: int
+    max_gap_ns: int
+    max_gap_rank: int | None = None
+    armed_timeout_ns: int | None = None
+
+    @property
+    def headroom(self) -> float | None:
+        """Armed time-out ÷ longest healthy gap."""
+        if self.armed_timeout_ns is None or self.max_gap_ns == 0:
+            return None
+        return self.armed_timeout_ns / self.max_gap_ns
+
+
+@dataclass(frozen=True, slots=True)
+class BlindPeriod:
+    """A source could not see; `until` None means still."""
+
+    source: str
+    since: int
+    until: int | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Facts that cannot all be true: how many, why, and one of them."""
+
+    reason: str
+    count: int
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class DataQuality:
+    """How far the figures can be trusted."""
+
+    duplicates: int = 0
+    late: int = 0
+    """Facts that arrived after facts of a later instant and made a rebuild of the timeline necessary."""
+    contradictory: int = 0
+    rejected: int = 0
+    clock_spread_ns: int | None = None
+    unexplained_ns: int = 0
+    blind: tuple[BlindPeriod, ...] = ()
+    contradictions: tuple[Contradiction, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What the figures rest on where not everything is known, in sentences (only rank 0 reports, no saves seen, …)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaterfallRow:
+    """One row of the loss waterfall; losses are positive lengths. The rows add up exactly."""
+
+    name: str
+    """elapsed | faults | infrastructure_goodput | startup | planned | checkpoint | rework | stalls | overhead |
+    unknown | training_goodput"""
+    length_ns: int
+    share: float | None
+    """Of elapsed; None when nothing elapsed."""
+    is_total: bool
+    """A level (elapsed, the two goodputs), not a loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Where the time of a window went. In a GPU-weighted account every length is in GPU·ns."""
+
+    start: int
+    end: int
+    elapsed_ns: int
+    """Without `excluded`."""
+    ns_by_phase: tuple[tuple[Phase, int], ...]
+    """Only phases that occurred; all but `excluded` sum to `elapsed_ns`."""
+    productive_ns: int
+    debt_ns: int
+    faults_ns: int
+    """Down phases that followed a fault."""
+    startup_ns: int
+    planned_ns: int
+    longest_unproductive_ns: int | None
+    waterfall: tuple[WaterfallRow, ...]
+
+    @property
+    def training_goodput(self) -> float | None:
+        """Productive ÷ elapsed; None when nothing elapsed."""
+        return self.productive_ns / self.elapsed_ns if self.elapsed_ns else None
+
+    @property
+    def infrastructure_goodput(self) -> float | None:
+        """1 − faults ÷ elapsed; None when nothing elapsed."""
+        return 1 - self.faults_ns / self.elapsed_ns if self.elapsed_ns else None
+
+    @property
+    def checkpoint_efficiency(self) -> float | None:
+        """1 − saving ÷ time in the training loop; None when there was none."""
+        by_phase = dict(self.ns_by_phase)
+        loop = sum(by_phase.get(phase, 0) for phase in TRAINING_LOOP)
+        return 1 - by_phase.get(Phase.SAVING, 0) / loop if loop else None
+
+
+TRAINING_LOOP = (
+    Phase.SAVING,
+    Phase.EVALUATING,
+    Phase.DATA_WAIT,
+    Phase.OVERHEAD,
+    Phase.STALLED,
+    Phase.RECOMPUTING,
+    Phase.TRAINING,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingPoint:
+    """Goodput of the window that ends at `at`; None where nothing of it lies in the run."""
+
+    at: int
+    training: float | None
+    infrastructure: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepPoint:
+    """Where the run stood at `at`, for the step sawtooth."""
+
+    at: int
+    step: int
+    durable_step: int | None
+    attempt: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """The run as of `as_of`: all figures but the timeline's spans, which are read by range."""
+
+    run_id: str
+    as_of: int
+    state: RunState
+    started_at: int | None
+    """First queue or attempt fact; None while nothing but `run_started` is known."""
+    ended_at: int | None
+    last_heard_at: int | None
+    silent_since: int | None
+    account: Account
+    gpu_account: Account | None
+    """The same in GPU·ns; None where no GPU number was told."""
+    definition: str = "rerail"
+    name: str | None = None
+    project: str | None = None
+    labels: Pairs = ()
+    framework: str | None = None
+    gpu_type: str | None = None
+    world_size: int | None = None
+    gpus: int | None = None
+    target_step: int | None = None
+    outcome: Outcome | None = None
+    reason: str | None = None
+    current_phase: Phase | None = None
+    high_water_step: int | None = None
+    current_step: int | None = None
+    attempts: tuple[Attempt, ...] = ()
+    restarts: int = 0
+    interruptions: int = 0
+    """Attempts that ended in a fault, failed relaunches among them."""
+    rollbacks: tuple[Rollback, ...] = ()
+    incidents: tuple[Incident, ...] = ()
+    recovery: tuple[RecoveryDistribution, ...] = ()
+    checkpoint: CheckpointFreshness = CheckpointFreshness()
+    checkpoints: tuple[Checkpoint, ...] = ()
+    heartbeat: tuple[HeartbeatFigures, ...] = ()
+    undisturbed_step_ns: int | None = None
+    checkpoint_slowdown: float | None = None
+    """κ: mean step time with a write in flight ÷ undisturbed step time."""
+    data_quality: DataQuality = DataQuality()
