@@ -1,0 +1,264 @@
+"""Query results: what `queries.py` answers, as frozen dataclasses; pages draw them and the API serialises them.
+
+Rules
+- Instants are integers of nanoseconds since the Unix epoch, lengths end in `_ns`, shares are fractions 0…1.
+- `None` means *unknown*, never 0.
+- Lists come cut to what one picture or table can hold; where something was left out, the result says how much.
+
+The results of a whole run (`RunView`, `Span`, `Incident`, …) are the dataclasses of `core/view.py` themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rerail.server.core.facts import Outcome, Pairs, Phase, Scope
+from rerail.server.core.view import Attempt, Checkpoint, Incident, RunState, SlidingPoint, Span, StepPoint
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run in a list of runs."""
+
+    run_id: str
+    state: RunState
+    as_of: int
+    """The instant the figures hold for."""
+    name: str | None = None
+    project: str | None = None
+    labels: Pairs = ()
+    outcome: Outcome | None = None
+    current_phase: Phase | None = None
+    started_at: int | None = None
+    ended_at: int | None = None
+    last_heard_at: int | None = None
+    silent_since: int | None = None
+    elapsed_ns: int = 0
+    productive_ns: int = 0
+    faults_ns: int = 0
+    ns_by_phase: tuple[tuple[Phase, int], ...] = ()
+    """For a bar of phases in a table cell; all but `excluded` sum to `elapsed_ns`."""
+    training_goodput: float | None = None
+    infrastructure_goodput: float | None = None
+    gpus: int | None = None
+    lost_gpu_ns: int | None = None
+    """GPU·ns that were not productive; None where no GPU number was told."""
+    attempts: int = 0
+    restarts: int = 0
+    interruptions: int = 0
+    incidents: int = 0
+    open_incident_id: str | None = None
+    recover_p50_ns: int | None = None
+    recover_max_ns: int | None = None
+    high_water_step: int | None = None
+    current_step: int | None = None
+    target_step: int | None = None
+    checkpoint_age_ns: int | None = None
+    newest_durable_step: int | None = None
+    steps_at_risk: int | None = None
+    error: str | None = None
+    """Why the figures could not be brought up to date; None while they could."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """A slice of the runs that match; `total` counts all that do."""
+
+    rows: tuple[RunRow, ...]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """What `[start, end)` consisted of. Shares of every phase that occurred, never only the largest one."""
+
+    start: int
+    end: int
+    ns_by_phase: tuple[tuple[Phase, int], ...]
+    """Exact; sums to `end − start` where the run lived through all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """The spans that touch a range, clipped to it; as bins where there are too many to draw."""
+
+    start: int
+    end: int
+    spans: tuple[Span, ...] = ()
+    """Exact spans; empty when `bins` are given instead."""
+    bins: tuple[Bin, ...] = ()
+    span_count: int = 0
+    """How many exact spans lie in the range, also when they are binned."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every span is here as itself."""
+        return not self.bins
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptMark:
+    """An attempt as the timeline draws it."""
+
+    number: int
+    started_at: int
+    ended_at: int | None
+    scope: Scope | None
+    outcome: Outcome | None
+    is_interrupted: bool
+    is_planned: bool
+    first_step: int | None
+    last_step: int | None
+    resumed_from_step: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentMark:
+    """An incident as the timeline and lists draw it."""
+
+    incident_id: str
+    run_id: str
+    attempts: tuple[int, ...]
+    started_at: int
+    noticed_at: int | None
+    restarted_at: int | None
+    ended_at: int | None
+    is_planned: bool
+    is_open: bool
+    scope: Scope | None
+    cause: str
+    domain: str
+    confidence: float
+    sentence: str
+    culprit_rank: int | None
+    culprit_node: str | None
+    time_to_restart_ns: int
+    time_to_recover_ns: int
+    lost_steps: int
+    lost_ns: int
+    lost_gpu_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentPage:
+    """A slice of the incidents that match, newest first; `total` counts all that do."""
+
+    rows: tuple[IncidentMark, ...]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Everything one timeline picture needs of `[start, end)`."""
+
+    run_id: str
+    as_of: int
+    run_started_at: int | None
+    run_ended_at: int | None
+    start: int
+    end: int
+    spans: Spans
+    attempts: tuple[AttemptMark, ...]
+    checkpoints: tuple[Checkpoint, ...]
+    incidents: tuple[IncidentMark, ...]
+    window_ns: int
+    """Length of the sliding window of `sliding`."""
+    sliding: tuple[SlidingPoint, ...]
+    step_points: tuple[StepPoint, ...]
+    """Thinned where there are many; every edge of a rollback is kept."""
+    left_out: tuple[tuple[str, int], ...] = ()
+    """`(what, how many)` lie in the range and are not here: attempts, checkpoints, incidents, step_points."""
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentView:
+    """One incident with what stands around it."""
+
+    incident: Incident
+    run: RunRow
+    attempts: tuple[Attempt, ...]
+    """The interrupted attempts, and the one that followed where there is one."""
+    previous: IncidentMark | None
+    next: IncidentMark | None
+    config: str | None
+    """Recovery settings in force when it began, as one JSON object; None where none were told."""
+    config_after: str | None
+    """The same of the attempt that followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmitterRow:
+    """One emitter of a run and how well it is heard."""
+
+    run_id: str
+    emitter: str
+    accepted: int
+    duplicate: int
+    rejected: int
+    highest_seq: int | None
+    missing: int
+    """Sequence numbers below `highest_seq` that never came: lost, or still on their way."""
+    last_at: int | None
+    """Latest instant it stated, by its own clock."""
+    last_received_at: int | None
+    least_delay_ns: int | None
+    """Smallest `received_at − at` ever seen; below 0 its clock runs ahead of ours."""
+    clock_offset_ns: int | None
+    """Emitter minus server as it stated last in a `clock` fact; None where it never did."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRow:
+    """One line that was refused, and why."""
+
+    received_at: int
+    run: str | None
+    emitter: str | None
+    line: int
+    """Line number in its batch, from 1."""
+    field: str
+    value: str
+    reason: str
+    raw: str
+    """The line as it came, cut at 4 kB."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedPage:
+    """Refused lines, newest first. `total` counts all, also those beyond the daily cap that were not kept."""
+
+    rows: tuple[RefusedRow, ...]
+    kept: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class StorageFigures:
+    """What the database holds and how far the figures are behind it."""
+
+    database: str
+    """Address without a password."""
+    dialect: str
+    schema: str | None
+    """Migration the database stands at."""
+    size_bytes: int | None
+    free_bytes: int | None
+    """Free on the disk of an embedded database; None for a server elsewhere."""
+    runs: int
+    facts: int
+    step_blocks: int
+    heartbeat_windows: int
+    refused: int
+    waiting_runs: int
+    """Runs with facts that no view shows yet."""
+    oldest_waiting_ns: int | None
+    failed_runs: tuple[tuple[str, str], ...]
+    """`(run id, error)` of runs whose figures could not be made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Runs whose view was saved since a cursor. Ask again with `cursor`."""
+
+    cursor: int
+    run_ids: tuple[str, ...]
