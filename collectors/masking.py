@@ -14,7 +14,9 @@ from collections.abc import Iterable
 MASK = "***"
 LONGEST_TEXT = 16_384
 
-_SECRET_WORD = r"(?:api[_-]?key|access[_-]?key|secret|token|passw(?:or)?d|passphrase|credential|auth[_-]?key|private[_-]?key)"
+_SECRET_WORD = (
+    r"(?:api[_-]?key|access[_-]?key|auth[_-]?key|private[_-]?key|secret|token|passw(?:or)?d|passphrase|credential)"
+)
 
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/\s:@]+:[^/\s@]+@", re.I), rf"\1{MASK}@"),

@@ -99,9 +99,7 @@ class Recorder:
             self._lost += 1
             log.warning("rerail records nothing of this process: %s: %s", type(error).__name__, error)
 
-    def _open(
-        self, who: Identity, where: Settings, config: Mapping[str, object], versions: Mapping[str, str]
-    ) -> None:
+    def _open(self, who: Identity, where: Settings, config: Mapping[str, object], versions: Mapping[str, str]) -> None:
         self._monotonic_anchor = _now()
         self._wall_anchor = time.time_ns()
         self._last_beat = self._monotonic_anchor

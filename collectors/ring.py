@@ -105,9 +105,7 @@ class RingWriter:
             buffer = mmap.mmap(descriptor, size)
             wall, monotonic = anchor
             started = process_started(os.getpid()) or 0
-            FIXED.pack_into(
-                buffer, 0, MAGIC, HEADER_BYTES, SLOT_BYTES, slots, os.getpid(), wall, monotonic, started
-            )
+            FIXED.pack_into(buffer, 0, MAGIC, HEADER_BYTES, SLOT_BYTES, slots, os.getpid(), wall, monotonic, started)
             LENGTH.pack_into(buffer, TEXT_LENGTH_AT, len(text))
             buffer[TEXT_AT : TEXT_AT + len(text)] = text
             os.rename(unfinished, path)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from struct import Struct
 
 from rerail.collectors.recorder import BEAT_PHASES
@@ -190,7 +191,7 @@ class RingFacts:
             at=self.wall(cell.steps[-1][2]),
             first_step=max(0, cell.steps[0][0]),
             start=self.wall(start),
-            durations_us=tuple(max(0, later - earlier) for earlier, later in zip(edges, edges[1:], strict=False)),
+            durations_us=tuple(max(0, later - earlier) for earlier, later in pairwise(edges)),
         )
 
     def _take_beat(self, slot: Slot, beats: dict[tuple[int, int], _BeatCell], facts: list[Fact]) -> int:

@@ -1,0 +1,311 @@
+"""Agent: reads the rings of a node and polls its sources, and hands facts to the spool.
+
+Rules
+- One look (`look`) reads everything once. What it read and the cursors that say so are stored together, so a kill at
+  any instant loses nothing and states nothing twice under other content.
+- A rank is gone when its process id is free or belongs to a process that started at another time. Where process ids
+  of its container cannot be seen from here, nothing is said.
+- The agent does not know why a rank ended. It states what it saw (`evidence`, source `agent`), never an exit code and
+  never a recovery mark.
+- A ring is removed when its process is gone and everything in it is in the spool.
+- A source that is down is `blind` from the first failure to the next success.
+- The clock of a node is told (`clock`) for every emitter on it, and only when it is off by clearly more than the
+  measurement can be.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rerail.collectors.outlet import ClockReading, Outlet
+from rerail.collectors.ring import RingReader, process_namespace, process_started
+from rerail.collectors.ring_facts import CLOCK, SEQUENCES_PER_SLOT, RingFacts
+from rerail.collectors.sender import Sender
+from rerail.collectors.source import Source, SourceDown
+from rerail.collectors.spool import MOST_BYTES, Spool, SpoolFull
+from rerail.server.core.facts import Blind, Clock, Evidence, Fact
+
+log = logging.getLogger("rerail.agent")
+
+LOOK_SECONDS = 0.15
+SMALLEST_OFFSET_US = 5_000
+OFFSET_OVER_ERROR = 3
+CLOCK_AGAIN_NS = 600_000_000_000
+UNFINISHED_RING_SECONDS = 600
+
+
+@dataclass(slots=True)
+class _Ring:
+    """A ring that is being read."""
+
+    facts: RingFacts
+    slot: int = 0
+    lost: int = 0
+    said_gone: bool = False
+    stated: set[int] = field(default_factory=set)
+    """Sequence numbers stated beyond `slot`: another look would give them again."""
+    clock_us: int | None = None
+    clock_told_at: int = 0
+
+    @property
+    def cursor(self) -> str:
+        return json.dumps({"slot": self.slot, "lost": self.lost, "said_gone": self.said_gone})
+
+
+class Agent:
+    """Reads `directory` and sends to an outlet. `run` blocks; `look` and `sender` can be stepped one by one."""
+
+    def __init__(
+        self,
+        directory: Path,
+        outlet: Outlet,
+        node: str,
+        *,
+        run: str | None = None,
+        sources: Sequence[Source] = (),
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        self.directory = directory
+        self.node = node
+        self._run = run
+        self._rings_directory = directory / "rings"
+        self._rings_directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.spool = Spool(directory / "spool.db", most_bytes)
+        self.sender = Sender(self.spool, outlet, directory / "refused.jsonl", on_clock=self._take_clock)
+        self.emitter = f"agent/{node[:150]}/{self.spool.mark}"
+        self._sources = list(sources)
+        self._rings: dict[Path, _Ring] = {}
+        self._unreadable: set[Path] = set()
+        self._blind_since: dict[str, int] = {}
+        self._full_since: int | None = None
+        self._clock: ClockReading | None = None
+        self._namespace = process_namespace()
+        self._last_run = run
+
+    # --- running ---------------------------------------------------------------------------------------------------
+
+    def run(self, stop: threading.Event, drain_seconds: float = 10.0) -> None:
+        """Look and send until told to stop, then look and send what is left."""
+        sending = threading.Thread(target=self.sender.run, args=(stop,), name="rerail-sender", daemon=True)
+        sending.start()
+        while not stop.is_set():
+            self.look()
+            stop.wait(LOOK_SECONDS)
+        sending.join(timeout=drain_seconds)
+        self.look()
+        try:
+            if not self.sender.drain(drain_seconds):
+                log.warning("%d facts stay in %s for the next agent", self.spool.waiting(), self.directory)
+        except SpoolFull as error:
+            log.warning("the spool cannot be written: %s", error)
+
+    def close(self) -> None:
+        """Give everything back; what waits stays in the spool."""
+        for ring in self._rings.values():
+            ring.facts.ring.close()
+        self._rings.clear()
+        self.spool.close()
+
+    def look(self) -> None:
+        """Read every ring and poll every source once."""
+        if not self._make_room():
+            return
+        try:
+            for path in sorted(self._rings_directory.glob("*.ring")):
+                self._look_at_ring(path)
+            for source in self._sources:
+                self._look_at_source(source)
+        except SpoolFull as error:
+            if self._full_since is None:
+                self._full_since = time.time_ns()
+                log.warning("nothing more is read until the spool can be written: %s", error)
+            return
+        if self._full_since is not None:
+            since, self._full_since = self._full_since, None
+            self._say(lambda common: Blind(**common, source="agent", since=since, until=common["at"],
+                                           reason="the disk under the spool was full"))  # fmt: skip
+
+    def _make_room(self) -> bool:
+        if self.spool.has_room:
+            return True
+        try:
+            dropped = self.spool.relieve()
+        except SpoolFull:
+            return False
+        if dropped:
+            log.warning("%d heartbeats and metrics were dropped: the spool is full", dropped)
+            self._say(lambda common: Blind(**common, source="agent", since=common["at"], until=common["at"],
+                                           reason=f"{dropped} heartbeats and metrics were dropped: spool full"))  # fmt: skip
+        return self.spool.has_room
+
+    # --- rings -----------------------------------------------------------------------------------------------------
+
+    def _look_at_ring(self, path: Path) -> None:
+        ring = self._opened(path)
+        if ring is None:
+            return
+        is_gone = self._is_gone(ring)  # asked before reading: what a gone process wrote is all there
+        now = time.monotonic_ns()
+        reading = ring.facts.read(ring.slot, now, until=0 if is_gone else None)
+        facts: list[Fact] = [fact for fact in reading.facts if fact.seq not in ring.stated]
+        lost = ring.facts.ring.lost
+        moved = (ring.slot, ring.lost, ring.said_gone)
+        before, ring.slot = ring.slot, reading.next_slot
+        if lost > ring.lost:
+            facts.append(ring.facts.lost_fact(reading.written, lost - ring.lost, now))
+            ring.lost = lost
+        if clock := self._clock_of(ring, reading.written, now):
+            facts.append(clock)
+        cursors = {}
+        if is_gone and not ring.facts.ring.is_closed and not ring.said_gone:
+            farewell, cursors = self._farewell(ring, reading.last_instant)
+            facts.append(farewell)
+        ring.said_gone = ring.said_gone or is_gone
+        try:
+            if facts or moved != (ring.slot, ring.lost, ring.said_gone):
+                self.spool.store(facts, {f"ring {path.name}": ring.cursor, **cursors})
+        except SpoolFull:
+            ring.slot, ring.lost, ring.said_gone = before, moved[1], moved[2]
+            raise
+        ring.stated = {seq for seq in ring.stated if seq >= ring.slot * SEQUENCES_PER_SLOT}
+        ring.stated.update(fact.seq for fact in facts if fact.seq >= ring.slot * SEQUENCES_PER_SLOT)
+        if is_gone and ring.slot >= reading.written:
+            self._remove(path, ring)
+
+    def _opened(self, path: Path) -> _Ring | None:
+        if path in self._rings:
+            return self._rings[path]
+        if path in self._unreadable:
+            return None
+        try:
+            facts = RingFacts(RingReader(path))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError) as error:
+            log.warning("%s is not a ring that can be read: %s", path, error)
+            self._unreadable.add(path)
+            if self._last_run:
+                self._say(lambda common: Blind(**common, source="recorder", since=common["at"],
+                                               reason=f"{path.name} cannot be read: {error}"))  # fmt: skip
+            return None
+        ring = _Ring(facts)
+        told = self.spool.cursor(f"ring {path.name}")
+        if told is not None:
+            kept = json.loads(told)
+            ring.slot, ring.lost, ring.said_gone = kept["slot"], kept["lost"], kept["said_gone"]
+        self._last_run = str(facts.identity.get("run") or self._last_run)
+        self._rings[path] = ring
+        return ring
+
+    def _is_gone(self, ring: _Ring) -> bool:
+        header = ring.facts.ring.header
+        if header.about.get("namespace") != self._namespace:
+            return ring.facts.ring.is_closed
+        return process_started(header.process) != header.process_started
+
+    def _farewell(self, ring: _Ring, last_instant: int | None) -> tuple[Fact, dict[str, str]]:
+        """The process is gone and did not close its ring: that, and nothing about why."""
+        header, identity = ring.facts.ring.header, ring.facts.identity
+        rank = identity.get("rank")
+        who = f"the process of rank {rank}" if rank is not None else "a process"
+        at = time.time_ns()
+        since = "" if last_instant is None else f", {max(0, at - last_instant) / 1e9:.1f} s after its last step or beat"
+        common, cursors = self._next(at)
+        place = {
+            name: identity.get(name)
+            for name in ("job", "requeue", "restart", "rank", "local_rank", "node")
+            if identity.get(name) is not None
+        }
+        fact = Evidence(
+            **{**common, **place, "run": str(identity.get("run"))},  # type: ignore[arg-type]
+            source="agent",
+            text=f"{who} (pid {header.process}) was found gone without a goodbye{since}",
+            code="process_gone",
+        )
+        return fact, cursors
+
+    def _remove(self, path: Path, ring: _Ring) -> None:
+        ring.facts.ring.close()
+        del self._rings[path]
+        try:
+            path.unlink(missing_ok=True)
+            self.spool.forget(f"ring {path.name}")
+        except OSError as error:
+            log.warning("%s cannot be removed: %s", path, error)
+            self._unreadable.add(path)
+
+    # --- sources ---------------------------------------------------------------------------------------------------
+
+    def _look_at_source(self, source: Source) -> None:
+        name = f"source {source.name}"
+        try:
+            polled = source.poll(self.spool.cursor(name))
+        except SourceDown as error:
+            if source.name not in self._blind_since:
+                self._blind_since[source.name] = since = time.time_ns()
+                log.warning("%s cannot see: %s", source.name, error)
+                reason = str(error)
+                self._say(lambda common: Blind(**common, source=source.name[:200], since=since, reason=reason))
+            return
+        since_told = self._blind_since.pop(source.name, None)
+        if since_told is not None:
+            self._say(lambda common: Blind(**common, source=source.name[:200], since=since_told, until=common["at"]))
+        if polled.facts or polled.cursor != self.spool.cursor(name):
+            self.spool.store(polled.facts, {name: polled.cursor})
+        if polled.facts:
+            self._last_run = polled.facts[-1].run
+
+    # --- what the agent itself says --------------------------------------------------------------------------------
+
+    def _next(self, at: int) -> tuple[dict[str, object], dict[str, str]]:
+        seq = int(self.spool.cursor("agent seq") or 0)
+        common = {"run": self._last_run, "emitter": self.emitter, "seq": seq, "at": at, "node": self.node}
+        return common, {"agent seq": str(seq + 1)}
+
+    def _say(self, make: object) -> None:
+        """State something about the agent or one of its sources, where it is known which run that concerns."""
+        if not self._last_run:
+            return
+        common, cursors = self._next(time.time_ns())
+        try:
+            self.spool.store([make(common)], cursors)  # type: ignore[operator]
+        except SpoolFull as error:
+            log.warning("what the agent had to say could not be kept: %s", error)
+
+    def _take_clock(self, reading: ClockReading) -> None:
+        """Keep the best of the recent readings: the quickest exchange is the most exact."""
+        kept = self._clock
+        if kept is None or reading.error_us <= kept.error_us * 1.5 or abs(reading.offset_us - kept.offset_us) > 50_000:
+            self._clock = reading
+
+    def _clock_of(self, ring: _Ring, at_slot: int, now: int) -> Fact | None:
+        """The offset of a rank's clock: the node's, plus what the wall clock was moved by since the rank started."""
+        if self._clock is None:
+            return None
+        moved_us = (ring.facts.wall(now) - time.time_ns()) // 1000
+        offset, error = self._clock.offset_us + moved_us, self._clock.error_us
+        told = ring.clock_us
+        if told is None and abs(offset) <= max(SMALLEST_OFFSET_US, OFFSET_OVER_ERROR * error):
+            return None
+        if told is not None and abs(offset - told) <= max(SMALLEST_OFFSET_US, OFFSET_OVER_ERROR * error):
+            return None
+        if ring.clock_told_at and now - ring.clock_told_at < 10_000_000_000:
+            return None
+        ring.clock_us, ring.clock_told_at = offset, now
+        identity = ring.facts.identity
+        return Clock(
+            run=str(identity.get("run")),
+            emitter=ring.facts.emitter,
+            seq=at_slot * SEQUENCES_PER_SLOT + CLOCK,
+            at=ring.facts.wall(now),
+            node=self.node,
+            offset_us=offset,
+            error_us=error,
+            method="answer",
+        )

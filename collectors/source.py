@@ -1,0 +1,42 @@
+"""Source: the seam of everything that is polled for facts: logs, schedulers, metrics.
+
+A source has a stable `name` and one method, `poll(cursor)`, which gives the facts since that cursor and the next
+cursor. What it promises, and `tests/collectors/test_source_contract.py` holds it to:
+
+- The cursor is text that the caller keeps. A new instance given an old cursor goes on where the old one stopped;
+  `None` is the beginning of what can still be seen.
+- `(emitter, seq)` follows from what was observed (a byte position, a resource version), never from when or how often
+  it was looked at: polled again from an older cursor, the same facts come under the same identity.
+- Broken, half-written or hostile bytes never raise. What makes no sense is passed over.
+- A source that cannot see raises `SourceDown`, and never answers with nothing: unknown is not gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from rerail.server.core.facts import Fact
+
+
+class SourceDown(Exception):
+    """The source cannot see at the moment; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """What one look gave, and where the next begins."""
+
+    facts: tuple[Fact, ...]
+    cursor: str
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Something that is polled for facts. One thread at a time."""
+
+    name: str
+
+    def poll(self, cursor: str | None) -> Polled:
+        """Facts since `cursor`. Raises `SourceDown`."""
+        ...
