@@ -1,1 +1,216 @@
-"""Placeholder docstring."""
+"""The store: what is kept, and the promises every implementation gives (`tests/store/` holds them to it).
+
+Promises
+- `append` is all or nothing and durable when it returns: a crash right after it loses nothing, a crash before it leaves
+  nothing behind.
+- Identity of a fact is `(run, emitter, seq)`. A second one changes nothing but the count of duplicates; the counts are
+  exact under any order, repetition and concurrency.
+- `ingest` numbers of a run grow in the order in which its facts became visible: who has read up to *n* and asks for
+  what came after *n* misses nothing.
+- One run's facts are never mixed with another's. Runs are independent: work on one never waits for work on another
+  longer than one append.
+- Reads see one committed state from their first row to their last.
+- Every method may be called from any thread. A database that does not answer raises `StoreAwayError`, and nothing of
+  the call has happened.
+
+This module imports no database: `open_store` does, when it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from rerail.server.core.facts import Fact
+from rerail.server.core.view import Incident, RunView, Span, StepPoint
+from rerail.server.query_results import EmitterRow, IncidentMark, RefusedPage, RunPage, RunRow, StorageFigures
+
+
+class FactRow(NamedTuple):
+    """A fact of any kind but the next two, as the log keeps it."""
+
+    seq: int
+    at: int
+    kind: str
+    payload: bytes
+    """JSON object of the wire format without run, emitter, seq, at."""
+
+
+class StepRow(NamedTuple):
+    """A `steps` fact as the log keeps it."""
+
+    seq: int
+    at: int
+    first_step: int
+    step_count: int
+    start: int
+    end: int
+    is_shared: bool
+    """The one duration in `durations` is shared by all `step_count` steps."""
+    durations: bytes
+    """`codec.pack_durations`."""
+    payload: bytes
+    """JSON object of the remaining fields."""
+
+
+class HeartbeatRow(NamedTuple):
+    """A `heartbeats` fact as the log keeps it."""
+
+    seq: int
+    at: int
+    start: int
+    end: int
+    count: int
+    max_gap_us: int
+    payload: bytes
+    """JSON object of the remaining fields."""
+
+
+LogRow = FactRow | StepRow | HeartbeatRow
+
+
+class RefusedLine(NamedTuple):
+    """A line that is no fact, and why."""
+
+    line: int
+    field: str
+    value: str
+    reason: str
+    raw: bytes
+    run: str | None
+    emitter: str | None
+
+
+@dataclass(slots=True)
+class Stated:
+    """What one emitter states about one run in one batch, in the order of its lines."""
+
+    run: str
+    emitter: str
+    rows: list[LogRow] = field(default_factory=list)
+    clock_offset_ns: int | None = None
+    """Of the last `clock` fact among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One request's facts and refusals."""
+
+    received_at: int
+    stated: Sequence[Stated]
+    refused: Sequence[RefusedLine] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a batch."""
+
+    accepted: int
+    duplicate: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogSlice:
+    """Facts of a run that became visible after an `ingest` number, up to and with `upto_ingest`."""
+
+    facts: tuple[Fact, ...]
+    upto_ingest: int
+    duplicates: int
+    """Lines of the run that were duplicates, ever."""
+    rejected: int
+    """Lines of the run that were refused, ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedRun:
+    """Everything derived from one run's facts, to be saved as one."""
+
+    view: RunView
+    upto_ingest: int
+    spans: Sequence[Span]
+    step_points: Sequence[StepPoint]
+    settled_spans: int = 0
+    """That many leading spans equal those saved with `base_revision`; 0 rewrites all."""
+    settled_step_points: int = 0
+    base_revision: int | None = None
+    """Revision the settled counts refer to; where the store holds another, everything is rewritten."""
+
+
+@dataclass(frozen=True, slots=True)
+class DueRun:
+    """A run whose view is to be made anew; claimed by the caller for a while."""
+
+    run: str
+    last_ingest: int
+
+
+class Store(Protocol):
+    """See the promises above."""
+
+    def append(self, batches: Sequence[Batch]) -> tuple[Receipt, ...]:
+        """Put batches into the log in one transaction; one receipt each, in order."""
+
+    def log(self, run: str, after_ingest: int = 0) -> LogSlice:
+        """Facts of a run since `after_ingest`, in the order of `(ingest, emitter, seq)`. Empty for an unknown run."""
+
+    def claim_due(self, now: int, limit: int, lease_ns: int) -> tuple[DueRun, ...]:
+        """Runs with new facts or whose time has come; nobody else gets them until the lease is over or they are saved."""
+
+    def save(self, derived: DerivedRun, next_due_at: int | None) -> int:
+        """Save a view and what belongs to it; its revision. Due again at `next_due_at`, at once where facts came since.
+
+        `next_due_at` None: only when facts come.
+        """
+
+    def save_error(self, run: str, error: str, next_due_at: int) -> None:
+        """Note why a run's view could not be made; the view before stays."""
+
+    def make_all_due(self) -> int:
+        """Every run is to be derived again; how many there are."""
+
+    def view(self, run: str) -> tuple[RunView, int] | None:
+        """The saved view and its revision; None when there is none."""
+
+    def run_row(self, run: str) -> RunRow | None:
+        """The saved list row; None when there is none."""
+
+    def run_rows(self, search: str, state: str | None, sort: str, descending: bool, offset: int, limit: int) -> RunPage:
+        """A slice of the saved rows. Unknown values sort last in both directions."""
+
+    def spans(self, run: str, start: int, end: int) -> tuple[Span, ...]:
+        """Saved spans that touch `[start, end)`, whole, in order."""
+
+    def step_points(self, run: str, start: int, end: int) -> tuple[StepPoint, ...]:
+        """Saved step points in `[start, end)`, with the last one before it and the first one after it."""
+
+    def incident(self, incident_id: str) -> Incident | None:
+        """A saved incident."""
+
+    def incident_marks(self, run: str | None, offset: int, limit: int) -> tuple[tuple[IncidentMark, ...], int]:
+        """Saved incidents, newest first, and how many there are."""
+
+    def emitters(self, run: str) -> tuple[EmitterRow, ...]:
+        """Who stated facts about a run, by name."""
+
+    def refused(self, run: str | None, offset: int, limit: int) -> RefusedPage:
+        """Refused lines, newest first; those of all runs where `run` is None."""
+
+    def changes_since(self, revision: int, limit: int) -> tuple[int, tuple[str, ...]]:
+        """The newest revision looked at, and the runs saved after `revision`, oldest first."""
+
+    def newest_revision(self) -> int:
+        """Revision of the view saved last; 0 when there is none."""
+
+    def storage(self) -> StorageFigures:
+        """What is kept, counted."""
+
+    def close(self) -> None:
+        """Give back all connections."""
+
+
+def open_store(database_url: str) -> Store:
+    """The store behind an address: `sqlite:///path`, `postgresql://…`. The schema must be there (`migrations`)."""
+    from rerail.server.store.sql import SqlStore
+
+    return SqlStore.at(database_url)

@@ -1,0 +1,58 @@
+"""Errors of the server, one tree. What a caller can answer has a class of its own; the rest is a bug.
+
+    RerailError
+    ├── NotFoundError            no such run or incident: 404
+    ├── RefusedRequestError      the request as a whole cannot be taken; knows its HTTP status and what would mend it
+    ├── SettingsError            a setting that cannot be used; names it and where it came from
+    └── StoreError
+        ├── StoreAwayError       the database does not answer now: 503, try again
+        └── SchemaError          the database is of another version than this program; says what to run
+
+One refused line of a batch is no error of this tree: it is `core.codec.FactError`, becomes a row of `refused_row`, and
+the rest of its batch is kept.
+"""
+
+from __future__ import annotations
+
+
+class RerailError(Exception):
+    """Anything the server raises on purpose."""
+
+
+class NotFoundError(RerailError):
+    """No such run or incident."""
+
+    def __init__(self, what: str, name: str) -> None:
+        self.what = what
+        self.name = name
+        super().__init__(f"no {what} named {name}")
+
+
+class RefusedRequestError(RerailError):
+    """A request that cannot be taken as a whole, with the answer its sender gets."""
+
+    def __init__(
+        self, status: int, code: str, message: str, hint: str = "", *, retry_after_seconds: int | None = None
+    ) -> None:
+        self.status = status
+        self.code = code
+        self.message = message
+        self.hint = hint
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(f"{code}: {message}")
+
+
+class SettingsError(RerailError):
+    """A setting that cannot be used."""
+
+
+class StoreError(RerailError):
+    """The store could not do what was asked."""
+
+
+class StoreAwayError(StoreError):
+    """The database does not answer now. What was being written is not written; send it again."""
+
+
+class SchemaError(StoreError):
+    """The database is of another version than this program."""

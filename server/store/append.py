@@ -1,0 +1,334 @@
+"""Append: batches into the log, each fact once.
+
+Rules
+- One transaction for all batches of a call. Its first writes lock the runs' rows in the order of their keys, so two
+  processes never wait for each other in a circle, and `ingest` numbers of a run become visible in their order.
+- What is held of an emitter is read and written in the same transaction as its rows; nothing is remembered between
+  calls, so any number of processes may append.
+- Rows go to the driver as tuples. Building them as dictionaries for SQLAlchemy costs four times the insert itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+from sqlalchemy import Connection, Engine, Table, bindparam, insert, select, tuple_, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from rerail.server.errors import StoreError
+from rerail.server.store import Batch, FactRow, HeartbeatRow, LogRow, Receipt, RefusedLine, Stated, StepRow, tables
+from rerail.server.store.held_numbers import HeldNumbers
+
+KEPT_REFUSALS = 1000
+"""Refused lines kept per run and day; the rest is only counted, so that a storm cannot fill the disk."""
+
+LONGEST_RAW = 4096
+DAY_NS = 86_400 * 10**9
+
+
+def key_of(text: str) -> int:
+    """63 bit that stand for a run's or an emitter's text id."""
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") >> 1
+
+
+def upsert(connection: Connection, table: Table):
+    """An INSERT of the connection's dialect that knows ON CONFLICT."""
+    return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
+
+
+class _Emitter:
+    """What is known of one emitter while a transaction adds to it."""
+
+    __slots__ = ("accepted", "clock_offset_ns", "duplicate", "held", "last_at", "least_delay_ns", "name", "rejected")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.held = HeldNumbers()
+        self.accepted = self.duplicate = self.rejected = 0
+        self.last_at: int | None = None
+        self.least_delay_ns: int | None = None
+        self.clock_offset_ns: int | None = None
+
+    def hear(self, rows: Sequence[LogRow], received_at: int) -> None:
+        newest = max(row[1] for row in rows)
+        delay = received_at - newest
+        self.last_at = newest if self.last_at is None else max(self.last_at, newest)
+        self.least_delay_ns = delay if self.least_delay_ns is None else min(self.least_delay_ns, delay)
+
+
+class _Columns(NamedTuple):
+    """Rows of the three tables of the log, gathered for one transaction."""
+
+    facts: list[tuple]
+    steps: list[tuple]
+    heartbeats: list[tuple]
+
+
+class Appender:
+    """Writes the log of one database."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._inserts = {
+            FactRow: self._insert(tables.fact, FactRow._fields),
+            StepRow: self._insert(
+                tables.step_block,
+                ("seq", "at", "first_step", "step_count", "start_at", "end_at", "is_shared", "durations", "payload"),
+            ),
+            HeartbeatRow: self._insert(
+                tables.heartbeat_window, ("seq", "at", "start_at", "end_at", "beat_count", "max_gap_us", "payload")
+            ),
+        }
+
+    def _insert(self, table: Table, own_columns: Sequence[str]) -> str:
+        """SQL that takes tuples: what all rows of a group share first, then the fields of the row."""
+        columns = ("run_id", "ingest", "emitter_id", "received_at", *own_columns)
+        mark = "?" if self._engine.dialect.paramstyle == "qmark" else "%s"
+        quoted = ", ".join(self._engine.dialect.identifier_preparer.quote(column) for column in columns)
+        return f"INSERT INTO {table.name} ({quoted}) VALUES ({', '.join([mark] * len(columns))})"
+
+    def append(self, batches: Sequence[Batch]) -> tuple[Receipt, ...]:
+        """See `Store.append`."""
+        with self._engine.begin() as connection:
+            return self._append(connection, batches)
+
+    def _append(self, connection: Connection, batches: Sequence[Batch]) -> tuple[Receipt, ...]:
+        run_ids = {stated.run: key_of(stated.run) for batch in batches for stated in batch.stated}
+        ingests = self._lock_runs(connection, run_ids, max((batch.received_at for batch in batches), default=0))
+        emitters = self._emitters(connection, run_ids, batches)
+        gathered = _Columns([], [], [])
+        receipts = []
+        totals: dict[str, list[int]] = {run: [0, 0] for run in run_ids}
+        for batch in batches:
+            accepted = duplicate = 0
+            for stated in batch.stated:
+                run_id, emitter_id = run_ids[stated.run], key_of(stated.emitter)
+                emitter = emitters[run_id, emitter_id]
+                rows = self._new_rows(emitter, stated, batch.received_at)
+                accepted += len(rows)
+                duplicate += len(stated.rows) - len(rows)
+                totals[stated.run][0] += len(rows)
+                totals[stated.run][1] += len(stated.rows) - len(rows)
+                self._gather(gathered, rows, (run_id, ingests[run_id], emitter_id, batch.received_at))
+            receipts.append(Receipt(accepted, duplicate))
+            for line in batch.refused:
+                if line.run is not None and line.emitter is not None:
+                    known = emitters.get((run_ids.get(line.run, -1), key_of(line.emitter)))
+                    if known is not None:
+                        known.rejected += 1
+        for row_type, rows in zip((FactRow, StepRow, HeartbeatRow), gathered, strict=True):
+            if rows:
+                connection.exec_driver_sql(self._inserts[row_type], rows)
+        self._save_emitters(connection, emitters, max((batch.received_at for batch in batches), default=0))
+        self._save_runs(connection, run_ids, ingests, totals, batches)
+        for batch in batches:
+            if batch.refused:
+                self._refuse(connection, batch.received_at, batch.refused)
+        return tuple(receipts)
+
+    # --- runs -----------------------------------------------------------------------------------------------------
+
+    def _lock_runs(self, connection: Connection, run_ids: dict[str, int], received_at: int) -> dict[int, int]:
+        """The `ingest` number of this transaction for each run, whose rows are locked until it ends."""
+        if not run_ids:
+            return {}
+        ordered = sorted(run_ids.items(), key=lambda item: item[1])
+        connection.execute(
+            upsert(connection, tables.run).on_conflict_do_nothing(),
+            [
+                {
+                    "run_id": run_id,
+                    "run": run,
+                    "first_received_at": received_at,
+                    "last_received_at": received_at,
+                    "last_ingest": 0,
+                    "accepted": 0,
+                    "duplicate": 0,
+                }
+                for run, run_id in ordered
+            ],
+        )
+        ingests = {}
+        for run_id, run, last_ingest in connection.execute(
+            select(tables.run.c.run_id, tables.run.c.run, tables.run.c.last_ingest)
+            .where(tables.run.c.run_id.in_([run_id for _, run_id in ordered]))
+            .order_by(tables.run.c.run_id)
+            .with_for_update()
+        ):
+            if run_ids.get(run) != run_id:
+                raise StoreError(f"run {run!r} and another run of this batch have the same key; rename one of them")
+            ingests[run_id] = last_ingest + 1
+        return ingests
+
+    def _save_runs(
+        self,
+        connection: Connection,
+        run_ids: dict[str, int],
+        ingests: dict[int, int],
+        totals: dict[str, list[int]],
+        batches: Sequence[Batch],
+    ) -> None:
+        received = dict.fromkeys(run_ids, 0)
+        for batch in batches:
+            for stated in batch.stated:
+                received[stated.run] = max(received[stated.run], batch.received_at)
+        heard = [
+            {
+                "key": run_id,
+                "ingest": ingests[run_id] if totals[run][0] else ingests[run_id] - 1,
+                "new": totals[run][0],
+                "again": totals[run][1],
+                "received": received[run],
+            }
+            for run, run_id in run_ids.items()
+        ]
+        if not heard:
+            return
+        runs = tables.run.c
+        connection.execute(
+            update(tables.run)
+            .where(runs.run_id == bindparam("key"))
+            .values(
+                last_ingest=bindparam("ingest"),
+                accepted=runs.accepted + bindparam("new"),
+                duplicate=runs.duplicate + bindparam("again"),
+                last_received_at=bindparam("received"),
+            ),
+            heard,
+        )
+        due = upsert(connection, tables.dirty_run)
+        connection.execute(
+            due.on_conflict_do_update(
+                index_elements=["run_id"], set_={"ingest": due.excluded.ingest, "due_at": due.excluded.due_at}
+            ),
+            [{"run_id": entry["key"], "ingest": entry["ingest"], "due_at": 0, "claimed_until": 0} for entry in heard],
+        )
+
+    # --- emitters -------------------------------------------------------------------------------------------------
+
+    def _emitters(
+        self, connection: Connection, run_ids: dict[str, int], batches: Sequence[Batch]
+    ) -> dict[tuple[int, int], _Emitter]:
+        """What is known of everyone who speaks in these batches."""
+        emitters = {
+            (run_ids[stated.run], key_of(stated.emitter)): _Emitter(stated.emitter)
+            for batch in batches
+            for stated in batch.stated
+        }
+        columns = tables.emitter.c
+        keys = list(emitters)
+        for index in range(0, len(keys), 500):
+            for row in connection.execute(
+                select(tables.emitter).where(tuple_(columns.run_id, columns.emitter_id).in_(keys[index : index + 500]))
+            ):
+                emitter = emitters[row.run_id, row.emitter_id]
+                if emitter.name != row.emitter:
+                    raise StoreError(f"emitters {emitter.name!r} and {row.emitter!r} have the same key; rename one")
+                emitter.held = HeldNumbers.from_bytes(row.held)
+                emitter.accepted, emitter.duplicate, emitter.rejected = row.accepted, row.duplicate, row.rejected
+                emitter.last_at, emitter.least_delay_ns = row.last_at, row.least_delay_ns
+                emitter.clock_offset_ns = row.clock_offset_ns
+        return emitters
+
+    def _new_rows(self, emitter: _Emitter, stated: Stated, received_at: int) -> Sequence[LogRow]:
+        """Those of an emitter's rows that are not held yet; from now on they are."""
+        rows: Sequence[LogRow] = stated.rows
+        new = emitter.held.take([row[0] for row in rows])
+        if new is not None:
+            rows = [rows[index] for index in new]
+        emitter.accepted += len(rows)
+        emitter.duplicate += len(stated.rows) - len(rows)
+        if rows:
+            emitter.hear(rows, received_at)
+            if stated.clock_offset_ns is not None:
+                emitter.clock_offset_ns = stated.clock_offset_ns
+        return rows
+
+    def _gather(self, gathered: _Columns, rows: Iterable[LogRow], shared: tuple[int, int, int, int]) -> None:
+        for row in rows:
+            if type(row) is StepRow:
+                gathered.steps.append(shared + row)
+            elif type(row) is HeartbeatRow:
+                gathered.heartbeats.append(shared + row)
+            else:
+                gathered.facts.append(shared + row)
+
+    def _save_emitters(
+        self, connection: Connection, emitters: dict[tuple[int, int], _Emitter], received_at: int
+    ) -> None:
+        if not emitters:
+            return
+        statement = upsert(connection, tables.emitter)
+        changing = (
+            "held", "accepted", "duplicate", "rejected", "last_at", "last_received_at", "least_delay_ns",
+            "clock_offset_ns",
+        )  # fmt: skip
+        connection.execute(
+            statement.on_conflict_do_update(
+                index_elements=["run_id", "emitter_id"], set_={name: statement.excluded[name] for name in changing}
+            ),
+            [
+                {
+                    "run_id": run_id,
+                    "emitter_id": emitter_id,
+                    "emitter": emitter.name,
+                    "held": emitter.held.to_bytes(),
+                    "accepted": emitter.accepted,
+                    "duplicate": emitter.duplicate,
+                    "rejected": emitter.rejected,
+                    "last_at": emitter.last_at,
+                    "last_received_at": received_at,
+                    "least_delay_ns": emitter.least_delay_ns,
+                    "clock_offset_ns": emitter.clock_offset_ns,
+                }
+                for (run_id, emitter_id), emitter in sorted(emitters.items())
+            ],
+        )
+
+    # --- refusals -------------------------------------------------------------------------------------------------
+
+    def _refuse(self, connection: Connection, received_at: int, refused: Sequence[RefusedLine]) -> None:
+        """Keep refused lines, up to the daily cap of each run; count them all."""
+        by_run: dict[int, list[RefusedLine]] = {}
+        for line in refused:
+            by_run.setdefault(0 if line.run is None else key_of(line.run), []).append(line)
+        day = received_at // DAY_NS
+        for run_id, lines in sorted(by_run.items()):
+            count = upsert(connection, tables.refused_count).values(run_id=run_id, day=day, total=len(lines))
+            total = connection.execute(
+                count.on_conflict_do_update(
+                    index_elements=["run_id", "day"],
+                    set_={"total": tables.refused_count.c.total + count.excluded.total},
+                ).returning(tables.refused_count.c.total)
+            ).scalar_one()
+            first = total - len(lines)
+            kept = lines[: max(0, KEPT_REFUSALS - first)]
+            if kept:
+                connection.execute(
+                    insert(tables.refused_row),
+                    [
+                        {
+                            "run_id": run_id,
+                            "day": day,
+                            "position": first + offset,
+                            "received_at": received_at,
+                            "run": _text(line.run),
+                            "emitter": _text(line.emitter),
+                            "line": line.line,
+                            "field": _text(line.field),
+                            "value": _text(line.value),
+                            "reason": _text(line.reason),
+                            "raw": line.raw[:LONGEST_RAW],
+                        }
+                        for offset, line in enumerate(kept)
+                    ],
+                )
+
+
+def _text(text: str | None) -> str | None:
+    """Text that every database can keep: NUL and half surrogates are written out."""
+    if text is None:
+        return None
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")

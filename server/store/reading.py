@@ -1,0 +1,328 @@
+"""Reads: the log and what is derived from it, each call over one snapshot of the database."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, and_, func, make_url, select, text
+
+from rerail.server.core.facts import Fact
+from rerail.server.core.view import Incident, RunView, Span, StepPoint
+from rerail.server.query_results import (
+    EmitterRow,
+    IncidentMark,
+    RefusedPage,
+    RefusedRow,
+    RunPage,
+    RunRow,
+    StorageFigures,
+)
+from rerail.server.store import FactRow, HeartbeatRow, LogSlice, StepRow, documents, engines, tables
+from rerail.server.store.append import key_of
+from rerail.server.store.held_numbers import HeldNumbers
+from rerail.server.store.rows import FactReader
+from rerail.server.store.run_rows import SORTABLE, mark_of
+
+
+class Reader:
+    """Reads of one database."""
+
+    def __init__(self, engine: Engine, database_url: str) -> None:
+        self._engine = engine
+        self._database_url = database_url
+
+    # --- the log --------------------------------------------------------------------------------------------------
+
+    def log(self, run: str, after_ingest: int) -> LogSlice:
+        """See `Store.log`."""
+        run_id = key_of(run)
+        with self._engine.begin() as connection:
+            known = connection.execute(
+                select(tables.run.c.last_ingest, tables.run.c.duplicate).where(tables.run.c.run_id == run_id)
+            ).one_or_none()
+            rejected = connection.execute(
+                select(func.coalesce(func.sum(tables.refused_count.c.total), 0)).where(
+                    tables.refused_count.c.run_id == run_id
+                )
+            ).scalar_one()
+            if known is None:
+                return LogSlice((), 0, 0, int(rejected))
+            names: dict[int, str] = {}
+            if known.last_ingest > after_ingest:
+                emitters = tables.emitter.c
+                names = dict(
+                    connection.execute(
+                        select(emitters.emitter_id, emitters.emitter).where(emitters.run_id == run_id)
+                    ).all()
+                )
+                ordered = self._facts(connection, run, run_id, after_ingest, names)
+            else:
+                ordered = []
+            return LogSlice(tuple(ordered), known.last_ingest, known.duplicate, int(rejected))
+
+    def _facts(
+        self, connection: Connection, run: str, run_id: int, after_ingest: int, names: dict[int, str]
+    ) -> list[Fact]:
+        """Facts in the order of commit, and within one commit in the order of their instants."""
+        reader = FactReader(run)
+        found: list[tuple[int, int, str, int, Fact]] = []
+        for table, row_type, columns in _LOG:
+            keyed = (table.c.ingest, table.c.emitter_id)
+            statement = select(*keyed, *(table.c[name] for name in columns)).where(
+                table.c.run_id == run_id, table.c.ingest > after_ingest
+            )
+            for ingest, emitter_id, *values in connection.execute(statement):
+                row = row_type(*values)
+                emitter = names[emitter_id]
+                found.append((ingest, row.at, emitter, row.seq, reader.fact(emitter, row)))
+        found.sort(key=lambda entry: entry[:4])
+        return [entry[4] for entry in found]
+
+    # --- views ----------------------------------------------------------------------------------------------------
+
+    def view(self, run: str) -> tuple[RunView, int] | None:
+        """See `Store.view`."""
+        columns = tables.run_view.c
+        with self._engine.begin() as connection:
+            found = connection.execute(
+                select(columns.document, columns.revision).where(columns.run_id == key_of(run))
+            ).one_or_none()
+        if found is None or not found.document:
+            return None
+        return documents.read_document(RunView, found.document), found.revision
+
+    def run_row(self, run: str) -> RunRow | None:
+        """See `Store.run_row`."""
+        columns = tables.run_view.c
+        with self._engine.begin() as connection:
+            found = connection.execute(
+                select(columns.row, columns.error).where(columns.run_id == key_of(run))
+            ).one_or_none()
+        return None if found is None else _run_row(*found)
+
+    def run_rows(self, search: str, state: str | None, sort: str, descending: bool, offset: int, limit: int) -> RunPage:
+        """See `Store.run_rows`."""
+        if sort not in SORTABLE:
+            raise ValueError(f"runs cannot be sorted by {sort!r}: one of {', '.join(SORTABLE)}")
+        columns = tables.run_view.c
+        matching = [columns.search_text.contains(word, autoescape=True) for word in search.lower().split()]
+        if state is not None:
+            matching.append(columns.state == state)
+        column = columns["run" if sort == "run_id" else sort]
+        order = column.desc() if descending else column.asc()
+        with self._engine.begin() as connection:
+            total = connection.execute(select(func.count()).select_from(tables.run_view).where(*matching)).scalar_one()
+            found = connection.execute(
+                select(columns.row, columns.error)
+                .where(*matching)
+                .order_by(order.nulls_last(), columns.run_id)
+                .offset(offset)
+                .limit(limit)
+            ).all()
+        return RunPage(tuple(_run_row(*entry) for entry in found), total)
+
+    def spans(self, run: str, start: int, end: int) -> tuple[Span, ...]:
+        """See `Store.spans`."""
+        table = tables.span_block
+        with self._engine.begin() as connection:
+            found = connection.execute(
+                select(table.c.spans)
+                .where(table.c.run_id == key_of(run), table.c.start_at < end, table.c.end_at > start)
+                .order_by(table.c.block)
+            ).scalars()
+            blocks = [documents.read_span_block(packed) for packed in found]
+        return tuple(span for block in blocks for span in block if span.start < end and span.end > start)
+
+    def step_points(self, run: str, start: int, end: int) -> tuple[StepPoint, ...]:
+        """See `Store.step_points`."""
+        table, run_id = tables.step_point_block, key_of(run)
+        with self._engine.begin() as connection:
+            edges = []
+            for near in (
+                select(func.max(table.c.block)).where(table.c.run_id == run_id, table.c.start_at < start),
+                select(func.min(table.c.block)).where(table.c.run_id == run_id, table.c.end_at >= end),
+            ):
+                edges.append(connection.execute(near).scalar_one())
+            reach = [table.c.run_id == run_id]
+            if edges[0] is not None:
+                reach.append(table.c.block >= edges[0])
+            if edges[1] is not None:
+                reach.append(table.c.block <= edges[1])
+            found = connection.execute(select(table.c.points).where(and_(*reach)).order_by(table.c.block)).scalars()
+            points = [point for packed in found for point in documents.read_step_point_block(packed)]
+        first = next((index for index, point in enumerate(points) if point.at >= start), len(points))
+        last = next((index for index in range(first, len(points)) if points[index].at >= end), len(points) - 1)
+        return tuple(points[max(0, first - 1) : last + 1])
+
+    # --- incidents ------------------------------------------------------------------------------------------------
+
+    def incident(self, incident_id: str) -> Incident | None:
+        """See `Store.incident`."""
+        table = tables.incident
+        with self._engine.begin() as connection:
+            found = connection.execute(
+                select(table.c.document).where(table.c.incident_id == incident_id).order_by(table.c.run_id).limit(1)
+            ).scalar_one_or_none()
+        return None if found is None else documents.read_document(Incident, found)
+
+    def incident_marks(self, run: str | None, offset: int, limit: int) -> tuple[tuple[IncidentMark, ...], int]:
+        """See `Store.incident_marks`."""
+        table = tables.incident
+        matching = [] if run is None else [table.c.run_id == key_of(run)]
+        with self._engine.begin() as connection:
+            total = connection.execute(select(func.count()).select_from(table).where(*matching)).scalar_one()
+            found = connection.execute(
+                select(table.c.document)
+                .where(*matching)
+                .order_by(table.c.started_at.desc(), table.c.run_id, table.c.incident_id)
+                .offset(offset)
+                .limit(limit)
+            ).scalars()
+            marks = tuple(mark_of(documents.read_document(Incident, packed)) for packed in found)
+        return marks, total
+
+    # --- data ------------------------------------------------------------------------------------------------------
+
+    def emitters(self, run: str) -> tuple[EmitterRow, ...]:
+        """See `Store.emitters`."""
+        table = tables.emitter
+        with self._engine.begin() as connection:
+            found = connection.execute(
+                select(table).where(table.c.run_id == key_of(run)).order_by(table.c.emitter)
+            ).all()
+        rows = []
+        for row in found:
+            held = HeldNumbers.from_bytes(row.held)
+            rows.append(
+                EmitterRow(
+                    run_id=run,
+                    emitter=row.emitter,
+                    accepted=row.accepted,
+                    duplicate=row.duplicate,
+                    rejected=row.rejected,
+                    highest_seq=held.highest,
+                    missing=held.missing,
+                    last_at=row.last_at,
+                    last_received_at=row.last_received_at,
+                    least_delay_ns=row.least_delay_ns,
+                    clock_offset_ns=row.clock_offset_ns,
+                )
+            )
+        return tuple(rows)
+
+    def refused(self, run: str | None, offset: int, limit: int) -> RefusedPage:
+        """See `Store.refused`."""
+        rows, counts = tables.refused_row.c, tables.refused_count.c
+        of_run = [] if run is None else [rows.run_id == key_of(run)]
+        counted = [] if run is None else [counts.run_id == key_of(run)]
+        with self._engine.begin() as connection:
+            total = connection.execute(select(func.coalesce(func.sum(counts.total), 0)).where(*counted)).scalar_one()
+            kept = connection.execute(select(func.count()).select_from(tables.refused_row).where(*of_run)).scalar_one()
+            found = connection.execute(
+                select(
+                    rows.received_at, rows.run, rows.emitter, rows.line, rows.field, rows.value, rows.reason, rows.raw
+                )
+                .where(*of_run)
+                .order_by(rows.received_at.desc(), rows.run_id, rows.day, rows.position)
+                .offset(offset)
+                .limit(limit)
+            ).all()
+        return RefusedPage(
+            tuple(RefusedRow(*entry[:-1], raw=entry.raw.decode("utf-8", "replace")) for entry in found),
+            kept,
+            int(total),
+        )
+
+    def changes_since(self, revision: int, limit: int) -> tuple[int, tuple[str, ...]]:
+        """See `Store.changes_since`."""
+        columns = tables.run_view.c
+        with self._engine.begin() as connection:
+            found = connection.execute(
+                select(columns.revision, columns.run)
+                .where(columns.revision > revision)
+                .order_by(columns.revision)
+                .limit(limit)
+            ).all()
+        return (found[-1].revision if found else revision), tuple(row.run for row in found)
+
+    def newest_revision(self) -> int:
+        """See `Store.newest_revision`."""
+        with self._engine.begin() as connection:
+            return connection.execute(select(func.coalesce(func.max(tables.run_view.c.revision), 0))).scalar_one()
+
+    def storage(self) -> StorageFigures:
+        """See `Store.storage`."""
+        views, dirty = tables.run_view.c, tables.dirty_run.c
+        with self._engine.begin() as connection:
+            runs, facts = connection.execute(
+                select(func.count(), func.coalesce(func.sum(tables.run.c.accepted), 0)).select_from(tables.run)
+            ).one()
+            blocks, windows = (
+                connection.execute(select(func.count()).select_from(table)).scalar_one()
+                for table in (tables.step_block, tables.heartbeat_window)
+            )
+            refused = connection.execute(select(func.coalesce(func.sum(tables.refused_count.c.total), 0))).scalar_one()
+            behind = (
+                select(func.count(), func.min(tables.run.c.last_received_at))
+                .select_from(
+                    tables.run.join(tables.dirty_run, tables.run.c.run_id == dirty.run_id).outerjoin(
+                        tables.run_view, tables.run.c.run_id == views.run_id
+                    )
+                )
+                .where(tables.run.c.last_ingest > func.coalesce(views.upto_ingest, 0))
+            )
+            waiting, oldest = connection.execute(behind).one()
+            failed = connection.execute(
+                select(views.run, views.error).where(views.error.is_not(None)).order_by(views.run).limit(100)
+            ).all()
+            schema = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+            size = self._size(connection)
+        return StorageFigures(
+            database=engines.shown(self._database_url),
+            dialect=self._engine.dialect.name,
+            schema=schema,
+            size_bytes=size,
+            free_bytes=self._free(),
+            runs=runs,
+            facts=int(facts),
+            step_blocks=blocks,
+            heartbeat_windows=windows,
+            refused=int(refused),
+            waiting_runs=waiting,
+            oldest_waiting_ns=oldest,
+            failed_runs=tuple((row.run, row.error) for row in failed),
+        )
+
+    def _size(self, connection: Connection) -> int | None:
+        if connection.dialect.name == "sqlite":
+            pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+            return pages * connection.exec_driver_sql("PRAGMA page_size").scalar_one()
+        return connection.execute(select(func.pg_database_size(func.current_database()))).scalar_one()
+
+    def _free(self) -> int | None:
+        if self._engine.dialect.name != "sqlite":
+            return None
+        path = Path(make_url(self._database_url).database or ".")
+        return shutil.disk_usage(path.parent).free
+
+
+_LOG = (
+    (tables.fact, FactRow, ("seq", "at", "kind", "payload")),
+    (
+        tables.step_block,
+        StepRow,
+        ("seq", "at", "first_step", "step_count", "start_at", "end_at", "is_shared", "durations", "payload"),
+    ),
+    (
+        tables.heartbeat_window,
+        HeartbeatRow,
+        ("seq", "at", "start_at", "end_at", "beat_count", "max_gap_us", "payload"),
+    ),
+)
+
+
+def _run_row(packed: bytes, error: str | None) -> RunRow:
+    row = documents.read_document(RunRow, packed)
+    return row if error is None else replace(row, error=error)

@@ -1,0 +1,104 @@
+"""Run rows: what a list of runs shows of a view, and the columns it can be searched and sorted by."""
+
+from __future__ import annotations
+
+from rerail.server.core.view import Incident, RunView
+from rerail.server.query_results import IncidentMark, RunRow
+
+SORTABLE = (
+    "run_id", "state", "name", "project", "outcome", "current_phase", "as_of", "started_at", "ended_at",
+    "last_heard_at", "silent_since", "elapsed_ns", "productive_ns", "faults_ns", "training_goodput",
+    "infrastructure_goodput", "gpus", "lost_gpu_ns", "attempts", "restarts", "interruptions", "incidents",
+    "recover_p50_ns", "recover_max_ns", "high_water_step", "current_step", "target_step", "checkpoint_age_ns",
+    "newest_durable_step", "steps_at_risk",
+)  # fmt: skip
+"""Fields of `RunRow` a list can be sorted by; each is a column of `run_view`."""
+
+
+def row_of_view(view: RunView) -> RunRow:
+    """The list row of a view."""
+    account, gpu_account = view.account, view.gpu_account
+    recoveries = sorted(
+        incident.time_to_recover_ns for incident in view.incidents if not incident.is_planned and not incident.is_open
+    )
+    still_open = [incident.incident_id for incident in view.incidents if incident.is_open]
+    return RunRow(
+        run_id=view.run_id,
+        state=view.state,
+        as_of=view.as_of,
+        name=view.name,
+        project=view.project,
+        labels=view.labels,
+        outcome=view.outcome,
+        current_phase=view.current_phase,
+        started_at=view.started_at,
+        ended_at=view.ended_at,
+        last_heard_at=view.last_heard_at,
+        silent_since=view.silent_since,
+        elapsed_ns=account.elapsed_ns,
+        productive_ns=account.productive_ns,
+        faults_ns=account.faults_ns,
+        ns_by_phase=account.ns_by_phase,
+        training_goodput=account.training_goodput,
+        infrastructure_goodput=account.infrastructure_goodput,
+        gpus=view.gpus,
+        lost_gpu_ns=None if gpu_account is None else gpu_account.elapsed_ns - gpu_account.productive_ns,
+        attempts=len(view.attempts),
+        restarts=view.restarts,
+        interruptions=view.interruptions,
+        incidents=len(view.incidents),
+        open_incident_id=still_open[-1] if still_open else None,
+        recover_p50_ns=recoveries[(len(recoveries) - 1) // 2] if recoveries else None,
+        recover_max_ns=recoveries[-1] if recoveries else None,
+        high_water_step=view.high_water_step,
+        current_step=view.current_step,
+        target_step=view.target_step,
+        checkpoint_age_ns=view.checkpoint.age_ns,
+        newest_durable_step=view.checkpoint.newest_durable_step,
+        steps_at_risk=view.checkpoint.steps_at_risk,
+    )
+
+
+def row_columns(row: RunRow) -> dict[str, object]:
+    """The columns of `run_view` that a list is searched and sorted by."""
+    columns: dict[str, object] = {name: _column(getattr(row, name)) for name in SORTABLE if name != "run_id"}
+    columns["run"] = row.run_id
+    labels = [f"{key}={value}" for key, value in row.labels]
+    words = " ".join(filter(None, (row.run_id, row.name, row.project, *labels)))
+    columns["search_text"] = _column(words.lower())
+    return columns
+
+
+def _column(value: object) -> object:
+    # PostgreSQL cannot keep NUL or half surrogates in text; the document beside these columns holds the text whole.
+    if isinstance(value, str):
+        return str(value).encode("utf-8", "replace").decode().replace("\0", "")
+    return value
+
+
+def mark_of(incident: Incident) -> IncidentMark:
+    """An incident as timelines and lists show it."""
+    verdict = incident.verdict
+    return IncidentMark(
+        incident_id=incident.incident_id,
+        run_id=incident.run_id,
+        attempts=incident.attempts,
+        started_at=incident.started_at,
+        noticed_at=incident.noticed_at,
+        restarted_at=incident.restarted_at,
+        ended_at=incident.ended_at,
+        is_planned=incident.is_planned,
+        is_open=incident.is_open,
+        scope=incident.scope,
+        cause=verdict.cause,
+        domain=verdict.domain.value,
+        confidence=verdict.confidence,
+        sentence=verdict.sentence,
+        culprit_rank=verdict.culprit_rank,
+        culprit_node=verdict.culprit_node,
+        time_to_restart_ns=incident.time_to_restart_ns,
+        time_to_recover_ns=incident.time_to_recover_ns,
+        lost_steps=incident.lost_steps,
+        lost_ns=incident.lost_ns,
+        lost_gpu_ns=incident.lost_gpu_ns,
+    )

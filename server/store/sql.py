@@ -1,0 +1,128 @@
+"""The store in SQL: one implementation for SQLite and PostgreSQL; see the promises in `rerail.server.store`.
+
+`append.py` writes the log, `derived.py` what is derived from it, `reading.py` gives both back. This file opens the
+connections and says which part answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rerail.server.core.view import Incident, RunView, Span, StepPoint
+from rerail.server.query_results import EmitterRow, IncidentMark, RefusedPage, RunPage, RunRow, StorageFigures
+from rerail.server.store import Batch, DerivedRun, DueRun, LogSlice, Receipt, engines
+from rerail.server.store.append import Appender
+from rerail.server.store.derived import DerivedWriter
+from rerail.server.store.reading import Reader
+
+
+class SqlStore:
+    """One database."""
+
+    def __init__(self, database_url: str) -> None:
+        self.database_url = database_url
+        self._write = engines.write_engine(database_url)
+        self._read = engines.read_engine(database_url)
+        self._appender = Appender(self._write)
+        self._derived = DerivedWriter(self._write)
+        self._reader = Reader(self._read, database_url)
+
+    @classmethod
+    def at(cls, database_url: str) -> SqlStore:
+        """The store behind an address."""
+        return cls(engines.normalised(database_url))
+
+    def append(self, batches: Sequence[Batch]) -> tuple[Receipt, ...]:
+        """Put batches into the log in one transaction; one receipt each, in order."""
+        with engines.answering():
+            return self._appender.append(batches)
+
+    def log(self, run: str, after_ingest: int = 0) -> LogSlice:
+        """Facts of a run since `after_ingest`."""
+        with engines.answering():
+            return self._reader.log(run, after_ingest)
+
+    def claim_due(self, now: int, limit: int, lease_ns: int) -> tuple[DueRun, ...]:
+        """Runs whose view is to be made; nobody else gets them until the lease is over or they are saved."""
+        with engines.answering():
+            return self._derived.claim_due(now, limit, lease_ns)
+
+    def save(self, derived: DerivedRun, next_due_at: int | None) -> int:
+        """Save a view and what belongs to it; its revision."""
+        with engines.answering():
+            return self._derived.save(derived, next_due_at)
+
+    def save_error(self, run: str, error: str, next_due_at: int) -> None:
+        """Note why a run's view could not be made."""
+        with engines.answering():
+            self._derived.save_error(run, error, next_due_at)
+
+    def make_all_due(self) -> int:
+        """Every run is to be derived again."""
+        with engines.answering():
+            return self._derived.make_all_due()
+
+    def view(self, run: str) -> tuple[RunView, int] | None:
+        """The saved view and its revision."""
+        with engines.answering():
+            return self._reader.view(run)
+
+    def run_row(self, run: str) -> RunRow | None:
+        """The saved list row."""
+        with engines.answering():
+            return self._reader.run_row(run)
+
+    def run_rows(self, search: str, state: str | None, sort: str, descending: bool, offset: int, limit: int) -> RunPage:
+        """A slice of the saved rows."""
+        with engines.answering():
+            return self._reader.run_rows(search, state, sort, descending, offset, limit)
+
+    def spans(self, run: str, start: int, end: int) -> tuple[Span, ...]:
+        """Saved spans that touch a range."""
+        with engines.answering():
+            return self._reader.spans(run, start, end)
+
+    def step_points(self, run: str, start: int, end: int) -> tuple[StepPoint, ...]:
+        """Saved step points of a range, with their neighbours."""
+        with engines.answering():
+            return self._reader.step_points(run, start, end)
+
+    def incident(self, incident_id: str) -> Incident | None:
+        """A saved incident."""
+        with engines.answering():
+            return self._reader.incident(incident_id)
+
+    def incident_marks(self, run: str | None, offset: int, limit: int) -> tuple[tuple[IncidentMark, ...], int]:
+        """Saved incidents, newest first, and how many there are."""
+        with engines.answering():
+            return self._reader.incident_marks(run, offset, limit)
+
+    def emitters(self, run: str) -> tuple[EmitterRow, ...]:
+        """Who stated facts about a run."""
+        with engines.answering():
+            return self._reader.emitters(run)
+
+    def refused(self, run: str | None, offset: int, limit: int) -> RefusedPage:
+        """Refused lines, newest first."""
+        with engines.answering():
+            return self._reader.refused(run, offset, limit)
+
+    def changes_since(self, revision: int, limit: int) -> tuple[int, tuple[str, ...]]:
+        """The newest revision looked at, and the runs saved after `revision`."""
+        with engines.answering():
+            return self._reader.changes_since(revision, limit)
+
+    def newest_revision(self) -> int:
+        """Revision of the view saved last."""
+        with engines.answering():
+            return self._reader.newest_revision()
+
+    def storage(self) -> StorageFigures:
+        """What is kept, counted."""
+        with engines.answering():
+            return self._reader.storage()
+
+    def close(self) -> None:
+        """Give back all connections."""
+        self._write.dispose()
+        self._read.dispose()

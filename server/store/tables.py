@@ -1,0 +1,241 @@
+"""Tables: the one schema, on SQLite and PostgreSQL.
+
+Rules
+- `run_id` here is 63 bit of the BLAKE2b of the run's text id: no sequence, no look-up before an insert, and the key
+  every table of a run is distributed by. The text stands in `run.run`, and a collision is detected there.
+- Every primary key holds `run_id`. No foreign keys: a distributed table could not keep them.
+- The log (`fact`, `step_block`, `heartbeat_window`) is append-only and begins its key with `(run_id, ingest)`, so that
+  an insert goes to the end and "what is new since" is a range of the key.
+- Text columns hold only printable text: PostgreSQL cannot store NUL. Everything else is bytes.
+- Instants are BIGINT nanoseconds: the same on both databases, where `DateTime` is not.
+- Derived tables (`run_view`, `span_block`, `step_point_block`, `incident`) can be emptied at any time and made again.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _key(name: str) -> Column[int]:
+    return Column(name, BigInteger, primary_key=True, autoincrement=False)
+
+
+run = Table(
+    "run",
+    metadata,
+    _key("run_id"),
+    Column("run", Text, nullable=False),
+    Column("first_received_at", BigInteger, nullable=False),
+    Column("last_received_at", BigInteger, nullable=False),
+    Column("last_ingest", BigInteger, nullable=False),
+    Column("accepted", BigInteger, nullable=False),
+    Column("duplicate", BigInteger, nullable=False),
+)
+
+emitter = Table(
+    "emitter",
+    metadata,
+    _key("run_id"),
+    _key("emitter_id"),
+    Column("emitter", Text, nullable=False),
+    Column("held", LargeBinary, nullable=False),
+    Column("accepted", BigInteger, nullable=False),
+    Column("duplicate", BigInteger, nullable=False),
+    Column("rejected", BigInteger, nullable=False),
+    Column("last_at", BigInteger),
+    Column("last_received_at", BigInteger, nullable=False),
+    Column("least_delay_ns", BigInteger),
+    Column("clock_offset_ns", BigInteger),
+)
+
+fact = Table(
+    "fact",
+    metadata,
+    _key("run_id"),
+    _key("ingest"),
+    _key("emitter_id"),
+    _key("seq"),
+    Column("at", BigInteger, nullable=False),
+    Column("received_at", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("payload", LargeBinary, nullable=False),
+)
+
+step_block = Table(
+    "step_block",
+    metadata,
+    _key("run_id"),
+    _key("ingest"),
+    _key("emitter_id"),
+    _key("seq"),
+    Column("at", BigInteger, nullable=False),
+    Column("received_at", BigInteger, nullable=False),
+    Column("first_step", BigInteger, nullable=False),
+    Column("step_count", BigInteger, nullable=False),
+    Column("start_at", BigInteger, nullable=False),
+    Column("end_at", BigInteger, nullable=False),
+    Column("is_shared", Boolean, nullable=False),
+    Column("durations", LargeBinary, nullable=False),
+    Column("payload", LargeBinary, nullable=False),
+)
+
+heartbeat_window = Table(
+    "heartbeat_window",
+    metadata,
+    _key("run_id"),
+    _key("ingest"),
+    _key("emitter_id"),
+    _key("seq"),
+    Column("at", BigInteger, nullable=False),
+    Column("received_at", BigInteger, nullable=False),
+    Column("start_at", BigInteger, nullable=False),
+    Column("end_at", BigInteger, nullable=False),
+    Column("beat_count", BigInteger, nullable=False),
+    Column("max_gap_us", BigInteger, nullable=False),
+    Column("payload", LargeBinary, nullable=False),
+)
+
+refused_count = Table(
+    "refused_count",
+    metadata,
+    _key("run_id"),
+    _key("day"),
+    Column("total", BigInteger, nullable=False),
+)
+
+refused_row = Table(
+    "refused_row",
+    metadata,
+    _key("run_id"),
+    _key("day"),
+    _key("position"),
+    Column("received_at", BigInteger, nullable=False),
+    Column("run", Text),
+    Column("emitter", Text),
+    Column("line", Integer, nullable=False),
+    Column("field", Text, nullable=False),
+    Column("value", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("raw", LargeBinary, nullable=False),
+    Index(None, "received_at"),
+)
+
+dirty_run = Table(
+    "dirty_run",
+    metadata,
+    _key("run_id"),
+    Column("ingest", BigInteger, nullable=False),
+    Column("due_at", BigInteger, nullable=False),
+    Column("claimed_until", BigInteger, nullable=False),
+    Index(None, "due_at"),
+)
+
+change_counter = Table(
+    "change_counter",
+    metadata,
+    Column("counter_id", SmallInteger, primary_key=True, autoincrement=False),
+    Column("value", BigInteger, nullable=False),
+)
+
+run_view = Table(
+    "run_view",
+    metadata,
+    _key("run_id"),
+    Column("run", Text, nullable=False),
+    Column("upto_ingest", BigInteger, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("as_of", BigInteger, nullable=False),
+    Column("error", Text),
+    Column("search_text", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("name", Text),
+    Column("project", Text),
+    Column("outcome", Text),
+    Column("current_phase", Text),
+    Column("started_at", BigInteger),
+    Column("ended_at", BigInteger),
+    Column("last_heard_at", BigInteger),
+    Column("silent_since", BigInteger),
+    Column("elapsed_ns", BigInteger, nullable=False),
+    Column("productive_ns", BigInteger, nullable=False),
+    Column("faults_ns", BigInteger, nullable=False),
+    Column("training_goodput", Double),
+    Column("infrastructure_goodput", Double),
+    Column("gpus", BigInteger),
+    Column("lost_gpu_ns", Double),
+    Column("attempts", BigInteger, nullable=False),
+    Column("restarts", BigInteger, nullable=False),
+    Column("interruptions", BigInteger, nullable=False),
+    Column("incidents", BigInteger, nullable=False),
+    Column("recover_p50_ns", BigInteger),
+    Column("recover_max_ns", BigInteger),
+    Column("high_water_step", BigInteger),
+    Column("current_step", BigInteger),
+    Column("target_step", BigInteger),
+    Column("checkpoint_age_ns", BigInteger),
+    Column("newest_durable_step", BigInteger),
+    Column("steps_at_risk", BigInteger),
+    Column("row", LargeBinary, nullable=False),
+    Column("document", LargeBinary, nullable=False),
+    Index(None, "revision"),
+    Index(None, "last_heard_at"),
+)
+
+span_block = Table(
+    "span_block",
+    metadata,
+    _key("run_id"),
+    _key("block"),
+    Column("start_at", BigInteger, nullable=False),
+    Column("end_at", BigInteger, nullable=False),
+    Column("span_count", Integer, nullable=False),
+    Column("spans", LargeBinary, nullable=False),
+)
+
+step_point_block = Table(
+    "step_point_block",
+    metadata,
+    _key("run_id"),
+    _key("block"),
+    Column("start_at", BigInteger, nullable=False),
+    Column("end_at", BigInteger, nullable=False),
+    Column("point_count", Integer, nullable=False),
+    Column("points", LargeBinary, nullable=False),
+)
+
+incident = Table(
+    "incident",
+    metadata,
+    _key("run_id"),
+    Column("incident_id", Text, primary_key=True),
+    Column("started_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    Column("is_open", Boolean, nullable=False),
+    Column("is_planned", Boolean, nullable=False),
+    Column("cause", Text, nullable=False),
+    Column("document", LargeBinary, nullable=False),
+    Index(None, "incident_id"),
+    Index(None, "started_at"),
+)
