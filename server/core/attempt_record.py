@@ -1,0 +1,276 @@
+"""What was told about one attempt, gathered as facts come in, in any order.
+
+Rules
+- Instants here are on the server's clock already.
+- Everything is kept as minimum, maximum or sorted set, so that the order of facts does not matter.
+- A phase told in two facts (open, then closed) is one phase, whichever of the two comes first.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from dataclasses import dataclass
+
+from rerail.server.core.attempts import AttemptKey
+from rerail.server.core.facts import (
+    AttemptEnded,
+    AttemptStarted,
+    Evidence,
+    Exit,
+    MarkStage,
+    Outcome,
+    Phase,
+    PhaseSpan,
+)
+from rerail.server.core.steps import StatedSteps, StepBlock, StepStream, merged_blocks
+from rerail.server.core.timeline import Claim
+
+LATEST_HOLDS = frozenset(
+    {MarkStage.WORKERS_GONE, MarkStage.RENDEZVOUS_COMPLETED, MarkStage.WORKERS_STARTED, MarkStage.INITIALIZED}
+)
+"""Stages that are over only when the last rank or node says so; of the others the first statement counts."""
+
+
+@dataclass(slots=True)
+class ToldPhase:
+    """One phase as one emitter told it; `end` None while it is open, `start` None while only its end came."""
+
+    phase: Phase
+    name: str | None
+    emitter: str
+    start: int | None
+    end: int | None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Load:
+    """A checkpoint was read during `[start, end)`."""
+
+    end: int
+    start: int
+    step: int
+    is_ok: bool
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class WorkerExit:
+    """A worker process ended."""
+
+    at: int
+    rank: int
+    exit_code: int
+    oom_killed: bool
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedEvidence:
+    """A piece of evidence on the server's clock."""
+
+    at: int
+    evidence: Evidence
+
+    def order(self) -> tuple[int, str, int]:
+        """By instant; statements of one instant in the order their emitter made them."""
+        return self.at, self.evidence.emitter, self.evidence.seq
+
+
+class AttemptRecord:
+    """Everything told about one attempt."""
+
+    def __init__(self, job: str | None, key: AttemptKey) -> None:
+        self.job = job
+        self.key = key
+        self.version = 0
+        """Goes up with every fact, so that a cached result can be told from a stale one."""
+        self.started: list[tuple[int, str, int, AttemptStarted]] = []
+        self.ended: list[tuple[int, str, int, AttemptEnded]] = []
+        self.phases: list[ToldPhase] = []
+        self.marks: dict[MarkStage, int] = {}
+        self.notices: list[int] = []
+        self.noticed_by: list[tuple[int, str]] = []
+        self.lost_nodes: list[tuple[int, str]] = []
+        self.rendezvous_started_at: int | None = None
+        self.loads: list[Load] = []
+        self.streams: dict[str, StepStream] = {}
+        self.exits: list[WorkerExit] = []
+        self.evidence: list[TimedEvidence] = []
+        self.heartbeat_until: int | None = None
+        self.first_fact_at: int | None = None
+        self.first_queue_at: int | None = None
+        self.reporting_ranks: set[int] = set()
+        self._open_phases: dict[tuple[str, str], ToldPhase] = {}
+        self._blocks: list[StepBlock] | None = None
+
+    # --- taking facts ---
+
+    def touch(self, at: int) -> None:
+        """Something of this attempt happened at an instant."""
+        if self.first_fact_at is None or at < self.first_fact_at:
+            self.first_fact_at = at
+        self.version += 1
+
+    def add_started(self, at: int, fact: AttemptStarted) -> None:
+        """The worker group began to form."""
+        self.started.append((at, fact.emitter, fact.seq, fact))
+        self.started.sort(key=lambda entry: entry[:3])
+        self.touch(at)
+
+    def add_ended(self, at: int, fact: AttemptEnded) -> None:
+        """The worker group was gone."""
+        self.ended.append((at, fact.emitter, fact.seq, fact))
+        self.ended.sort(key=lambda entry: entry[:3])
+        self.notices.append(at)
+        self.touch(at)
+
+    def add_phase(self, fact: PhaseSpan, start: int | None, end: int | None) -> None:
+        """A phase, open or closed, or the end of an open one."""
+        told = None
+        if fact.span is not None:
+            told = self._open_phases.get((fact.emitter, fact.span))
+        if told is None:
+            told = ToldPhase(fact.phase, fact.name, fact.emitter, start, end)
+            self.phases.append(told)
+            if fact.span is not None:
+                self._open_phases[fact.emitter, fact.span] = told
+        else:
+            told.start = start if told.start is None else told.start
+            told.end = end if told.end is None else told.end
+        known = [edge for edge in (told.start, told.end) if edge is not None]
+        if fact.phase is Phase.RENDEZVOUS and told.start is not None:
+            self._rendezvous_began(told.start)
+        if fact.phase is Phase.QUEUED:
+            if told.start is not None and (self.first_queue_at is None or told.start < self.first_queue_at):
+                self.first_queue_at = told.start
+            self.version += 1
+        else:
+            self.touch(min(known))
+
+    def _rendezvous_began(self, at: int) -> None:
+        if self.rendezvous_started_at is None or at < self.rendezvous_started_at:
+            self.rendezvous_started_at = at
+
+    def add_mark(self, stage: MarkStage, at: int, by: str | None = None) -> None:
+        """A moment of a recovery."""
+        if stage is MarkStage.RENDEZVOUS_STARTED:
+            self._rendezvous_began(at)
+        if stage is MarkStage.NOTICED and by is not None:
+            insort(self.noticed_by, (at, by))
+        known = self.marks.get(stage)
+        if known is None:
+            self.marks[stage] = at
+        else:
+            self.marks[stage] = max(known, at) if stage in LATEST_HOLDS else min(known, at)
+        if stage in (MarkStage.NOTICED, MarkStage.ABORTING, MarkStage.WORKERS_GONE):
+            self.notices.append(at)
+        self.touch(at)
+
+    def add_load(self, load: Load) -> None:
+        """A checkpoint was read."""
+        insort(self.loads, load)
+        self.touch(load.start)
+
+    def add_steps(self, emitter: str, rank: int | None, stated: StatedSteps) -> bool:
+        """Completed steps; False when they came out of order."""
+        stream = self.streams.get(emitter)
+        if stream is None:
+            stream = self.streams[emitter] = StepStream()
+        in_order = stream.add(stated)
+        self._blocks = None
+        if rank is not None:
+            self.reporting_ranks.add(rank)
+        self.touch(stated.start)
+        return in_order
+
+    def add_exit(self, at: int, fact: Exit) -> None:
+        """A worker process ended."""
+        rank = -1 if fact.rank is None else fact.rank
+        insort(self.exits, WorkerExit(at, rank, fact.exit_code, bool(fact.oom_killed), fact.node or ""))
+        if fact.exit_code != 0:
+            self.notices.append(at)
+        self.touch(at)
+
+    def add_node_lost(self, at: int, node: str) -> None:
+        """A machine of this attempt was lost."""
+        self.notices.append(at)
+        insort(self.lost_nodes, (at, node))
+        self.version += 1
+
+    def add_heartbeats(self, until: int) -> None:
+        """Signs of life until an instant."""
+        self.heartbeat_until = until if self.heartbeat_until is None else max(self.heartbeat_until, until)
+        self.version += 1
+
+    def add_evidence(self, at: int, fact: Evidence) -> None:
+        """A piece of evidence."""
+        insort(self.evidence, TimedEvidence(at, fact), key=TimedEvidence.order)
+        self.version += 1
+
+    # --- what follows from them ---
+
+    def blocks(self) -> list[StepBlock]:
+        """Completed steps of the attempt, over all ranks."""
+        if self._blocks is None:
+            streams = [self.streams[emitter] for emitter in sorted(self.streams)]
+            self._blocks = merged_blocks(streams) if streams else []
+        return self._blocks
+
+    @property
+    def started_at(self) -> int:
+        """Its rendezvous, or the statement that it started, or else its first fact."""
+        if self.rendezvous_started_at is not None:
+            return self.rendezvous_started_at
+        if self.started:
+            return self.started[0][0]
+        if self.first_fact_at is not None:
+            return self.first_fact_at
+        assert self.first_queue_at is not None
+        return self.first_queue_at
+
+    @property
+    def is_only_queued(self) -> bool:
+        """Nothing of it but waiting is known: it has not started."""
+        return self.first_fact_at is None
+
+    @property
+    def life_starts_at(self) -> int:
+        """First queue or attempt fact."""
+        return min(at for at in (self.first_queue_at, self.first_fact_at) if at is not None)
+
+    @property
+    def ended_at(self) -> int | None:
+        """When its worker group was told gone."""
+        if self.ended:
+            return self.ended[-1][0]
+        return self.marks.get(MarkStage.WORKERS_GONE)
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How it ended, where told; the last word counts."""
+        told = [fact.outcome for *_, fact in self.ended if fact.outcome is not None]
+        return told[-1] if told else None
+
+    @property
+    def reason(self) -> str | None:
+        """Why it ended, where told."""
+        told = [fact.reason for *_, fact in self.ended if fact.reason is not None]
+        return told[-1] if told else None
+
+    def exit_codes(self) -> tuple[tuple[int, int], ...]:
+        """`(rank, exit code)`, the first told of each rank; exits of unknown rank are left out."""
+        codes: dict[int, int] = {}
+        for worker in self.exits:
+            if worker.rank >= 0:
+                codes.setdefault(worker.rank, worker.exit_code)
+        for *_, fact in self.ended:
+            for rank, code in fact.exit_codes:
+                codes.setdefault(rank, code)
+        return tuple(sorted(codes.items()))
+
+    def told_queue(self, until: int) -> list[Claim]:
+        """Queueing that was told as a phase, an open one lasting `until`."""
+        return [
+            Claim(phase.start, until if phase.end is None else phase.end, Phase.QUEUED)
+            for phase in self.phases
+            if phase.phase is Phase.QUEUED and phase.start is not None
+        ]

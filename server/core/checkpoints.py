@@ -1,0 +1,137 @@
+"""Checkpoints: how far each saved state got, how fresh the newest durable one is, and what a crash would cost now.
+
+Rules
+- A checkpoint has three stamps: `started`, `captured` (the state is snapshotted), `durable` (every shard committed).
+  Only a durable one that was not deleted counts; a failed save never refreshes.
+- It is known by its id, or else by its step within its attempt.
+- A synchronous save is captured when it began, unless told otherwise: what it holds is the state at that instant.
+- Newest is the latest captured. Its age counts from its capture.
+- Steps at risk are unknown, not 0, while no durable checkpoint is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rerail.server.core.facts import CheckpointMoment, CheckpointStage
+from rerail.server.core.view import Checkpoint, CheckpointFreshness
+
+
+class CheckpointRecord:
+    """What was stated about one checkpoint, whatever the order it came in."""
+
+    __slots__ = (
+        "_first",
+        "attempt",
+        "blocked_us",
+        "bytes",
+        "checkpoint_id",
+        "location",
+        "mode",
+        "step",
+        "tier",
+        "when",
+    )
+
+    def __init__(self, checkpoint_id: str, step: int, attempt: int | None) -> None:
+        self.checkpoint_id = checkpoint_id
+        self.step = step
+        self.attempt = attempt
+        self.mode: str | None = None
+        self.tier: str | None = None
+        self.bytes: int | None = None
+        self.location: str | None = None
+        self.blocked_us: int | None = None
+        self.when: dict[CheckpointStage, int] = {}
+        self._first: dict[str, tuple[int, str, int]] = {}
+
+    def add(self, moment: CheckpointMoment, at: int) -> None:
+        """Take one statement. The earliest instant of a stage holds, of `durable` the latest: every shard counts."""
+        known = self.when.get(moment.stage)
+        if known is None:
+            self.when[moment.stage] = at
+        elif moment.stage is CheckpointStage.DURABLE:
+            self.when[moment.stage] = max(known, at)
+        else:
+            self.when[moment.stage] = min(known, at)
+        order = (at, moment.emitter, moment.seq)
+        for name in ("mode", "tier", "bytes", "location", "blocked_us"):
+            value = getattr(moment, name)
+            if value is not None and (name not in self._first or order < self._first[name]):
+                self._first[name] = order
+                setattr(self, name, value)
+
+    @property
+    def captured_at(self) -> int | None:
+        """When its state was taken."""
+        told = self.when.get(CheckpointStage.CAPTURED)
+        started = self.when.get(CheckpointStage.STARTED)
+        if told is not None:
+            return told
+        if started is not None and (self.mode == "sync" or CheckpointStage.DURABLE in self.when):
+            return started
+        return self.when.get(CheckpointStage.DURABLE)
+
+    @property
+    def in_flight_until(self) -> int | None:
+        """When its write was over, for good or not; None while it runs."""
+        ends = [self.when[stage] for stage in (CheckpointStage.DURABLE, CheckpointStage.FAILED) if stage in self.when]
+        return min(ends) if ends else None
+
+    def view(self) -> Checkpoint:
+        """The checkpoint as pages show it."""
+        return Checkpoint(
+            checkpoint_id=self.checkpoint_id,
+            step=self.step,
+            attempt=self.attempt,
+            mode=self.mode,
+            tier=self.tier,
+            started_at=self.when.get(CheckpointStage.STARTED),
+            captured_at=self.captured_at,
+            durable_at=self.when.get(CheckpointStage.DURABLE),
+            failed_at=self.when.get(CheckpointStage.FAILED),
+            deleted_at=self.when.get(CheckpointStage.DELETED),
+            blocked_ns=None if self.blocked_us is None else self.blocked_us * 1000,
+            bytes=self.bytes,
+            location=self.location,
+        )
+
+
+def percentile(ordered: Sequence[int], share: float) -> int:
+    """The nearest-rank percentile of ascending values; below 20 of them, above the 90th it is the maximum."""
+    if len(ordered) < 20 and share > 0.9:
+        return ordered[-1]
+    rank = -(-len(ordered) * round(share * 1000) // 1000)
+    return ordered[max(0, rank - 1)]
+
+
+def freshness(checkpoints: Iterable[Checkpoint], high_water_step: int | None, as_of: int) -> CheckpointFreshness:
+    """What a crash at `as_of` would cost."""
+    newest: Checkpoint | None = None
+    lags: list[int] = []
+    for checkpoint in checkpoints:
+        if checkpoint.durable_at is None or checkpoint.durable_at > as_of:
+            continue
+        lag = checkpoint.commit_lag_ns
+        if lag is not None and lag >= 0:
+            lags.append(lag)
+        if checkpoint.deleted_at is not None and checkpoint.deleted_at <= as_of:
+            continue
+        if newest is None or _freshness_key(checkpoint) > _freshness_key(newest):
+            newest = checkpoint
+    lags.sort()
+    lag_p95 = percentile(lags, 0.95) if lags else None
+    if newest is None:
+        return CheckpointFreshness(commit_lag_p95_ns=lag_p95, commit_lag_count=len(lags))
+    return CheckpointFreshness(
+        newest_durable_step=newest.step,
+        newest_durable_id=newest.checkpoint_id,
+        age_ns=as_of - (newest.captured_at or 0),
+        steps_at_risk=None if high_water_step is None else max(0, high_water_step - newest.step),
+        commit_lag_p95_ns=lag_p95,
+        commit_lag_count=len(lags),
+    )
+
+
+def _freshness_key(checkpoint: Checkpoint) -> tuple[int, int, str]:
+    return (checkpoint.captured_at or 0, checkpoint.step, checkpoint.checkpoint_id)

@@ -1,0 +1,201 @@
+"""Step durations: the undisturbed step time s* and the hidden cost of checkpoint writes κ, kept up step by step.
+
+Rules
+- s* is the exact median duration of steps with no save in flight; κ is the mean duration of steps with one in flight,
+  divided by s*. Each attempt's first step belongs to neither.
+- A save is in flight from `started` until it is durable, has failed, or its attempt ended.
+- Phases laid over a step are subtracted from its duration.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rerail.server.core.steps import StepBlock
+from rerail.server.core.timeline import Claim
+
+_BUCKET_BITS = 20
+"""Coarse buckets of about 1 ms: few enough to walk, narrow enough to sort one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A save was in flight during `[start, end)`."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSample:
+    """What one block of steps adds to s* and κ."""
+
+    undisturbed: tuple[int, ...]
+    in_flight_ns: int
+    in_flight_count: int
+
+
+class DurationCounts:
+    """An exact multiset of durations that answers its median without sorting all of them."""
+
+    __slots__ = ("_buckets", "count", "in_flight_count", "in_flight_ns")
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, dict[int, int]] = {}
+        self.count = 0
+        self.in_flight_ns = 0
+        self.in_flight_count = 0
+
+    def add(self, sample: BlockSample) -> None:
+        """Take a block's durations in."""
+        for duration in sample.undisturbed:
+            bucket = self._buckets.setdefault(duration >> _BUCKET_BITS, {})
+            bucket[duration] = bucket.get(duration, 0) + 1
+        self.count += len(sample.undisturbed)
+        self.in_flight_ns += sample.in_flight_ns
+        self.in_flight_count += sample.in_flight_count
+
+    def remove(self, sample: BlockSample) -> None:
+        """Take a block's durations out again."""
+        for duration in sample.undisturbed:
+            key = duration >> _BUCKET_BITS
+            bucket = self._buckets[key]
+            bucket[duration] -= 1
+            if not bucket[duration]:
+                del bucket[duration]
+                if not bucket:
+                    del self._buckets[key]
+        self.count -= len(sample.undisturbed)
+        self.in_flight_ns -= sample.in_flight_ns
+        self.in_flight_count -= sample.in_flight_count
+
+    def median(self) -> int | None:
+        """The median duration in ns, of an even number the mean of the middle two; None when there is none."""
+        if not self.count:
+            return None
+        upper = self._nth(self.count // 2)
+        if self.count % 2:
+            return upper
+        return (self._nth(self.count // 2 - 1) + upper) // 2
+
+    def _nth(self, index: int) -> int:
+        for key in sorted(self._buckets):
+            bucket = self._buckets[key]
+            inside = sum(bucket.values())
+            if index < inside:
+                for duration in sorted(bucket):
+                    index -= bucket[duration]
+                    if index < 0:
+                        return duration
+            index -= inside
+        raise IndexError(index)
+
+    def slowdown(self) -> float | None:
+        """κ; None while no step was taken with a write in flight, or none without."""
+        undisturbed = self.median()
+        if not undisturbed or not self.in_flight_count:
+            return None
+        return self.in_flight_ns / self.in_flight_count / undisturbed
+
+
+class AttemptSamples:
+    """The samples of one attempt's blocks; only what changed is computed again."""
+
+    __slots__ = ("_signatures", "samples")
+
+    def __init__(self) -> None:
+        self._signatures: list[tuple[object, ...]] = []
+        self.samples: list[BlockSample] = []
+
+    def update(
+        self,
+        blocks: Sequence[StepBlock],
+        windows: Sequence[Window],
+        overlays: Sequence[Claim],
+        counts: DurationCounts,
+    ) -> None:
+        """Bring the samples and `counts` up to date with an attempt's blocks, saves in flight and overlays.
+
+        `windows` and `overlays` are ordered by start.
+        """
+        window_starts = [window.start for window in windows]
+        overlay_starts = [claim.start for claim in overlays]
+        window_reach = _reach([window.end for window in windows])
+        overlay_reach = _reach([claim.end for claim in overlays])
+        for index, block in enumerate(blocks):
+            near_windows = tuple(
+                window
+                for window in windows[bisect_left(window_reach, block.start + 1) : bisect_left(window_starts, block.end)]
+                if window.end > block.start
+            )
+            near_overlays = tuple(
+                (claim.start, claim.end)
+                for claim in overlays[
+                    bisect_left(overlay_reach, block.start + 1) : bisect_left(overlay_starts, block.end)
+                ]
+                if claim.end > block.start
+            )
+            signature = (block.start, block.end, len(block.ends), near_windows, near_overlays)
+            if index < len(self._signatures):
+                if self._signatures[index] == signature:
+                    continue
+                counts.remove(self.samples[index])
+                self._signatures[index] = signature
+                self.samples[index] = sample_of(block, near_windows, near_overlays, skip=1 if index == 0 else 0)
+            else:
+                self._signatures.append(signature)
+                self.samples.append(sample_of(block, near_windows, near_overlays, skip=1 if index == 0 else 0))
+            counts.add(self.samples[index])
+        while len(self.samples) > len(blocks):
+            counts.remove(self.samples.pop())
+            self._signatures.pop()
+
+    def forget(self, counts: DurationCounts) -> None:
+        """Take everything out of `counts` again."""
+        self.update((), (), (), counts)
+
+
+def _reach(ends: list[int]) -> list[int]:
+    """For each interval the farthest end so far: ascending, so that it can be searched."""
+    reach: list[int] = []
+    farthest = 0
+    for end in ends:
+        farthest = max(farthest, end)
+        reach.append(farthest)
+    return reach
+
+
+def sample_of(
+    block: StepBlock, windows: Sequence[Window], overlays: Sequence[tuple[int, int]], skip: int
+) -> BlockSample:
+    """What the steps of one block say; the first `skip` of them are left out."""
+    durations = block.durations()
+    if not windows and not overlays:
+        return BlockSample(tuple(durations[skip:]), 0, 0)
+    undisturbed: list[int] = []
+    in_flight_ns = in_flight_count = 0
+    start = block.start
+    covered = _union(overlays)
+    for index, end in enumerate(block.ends):
+        if index >= skip:
+            laid_over = sum(max(0, min(end, until) - max(start, since)) for since, until in covered)
+            duration = end - start - laid_over
+            if any(window.start < end and window.end > start for window in windows):
+                in_flight_ns += duration
+                in_flight_count += 1
+            else:
+                undisturbed.append(duration)
+        start = end
+    return BlockSample(tuple(undisturbed), in_flight_ns, in_flight_count)
+
+
+def _union(intervals: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(intervals):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged

@@ -1,0 +1,377 @@
+"""Gathering: facts of one run sorted into attempts, checkpoints, clocks and what concerns the run as a whole.
+
+Rules
+- The result depends only on the set of facts: the same facts in any order, with any duplicates, gather to the same.
+- A fact that comes in order is taken where it stands. One that changes what earlier facts meant (a clock, a job or an
+  attempt in the middle) makes everything be gathered again, from the facts that are kept.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rerail.server.core.attempt_record import AttemptRecord, Load
+from rerail.server.core.attempts import ATTEMPT_FACTS, FOUNDING_FACTS, AttemptKey, StatedKey, stated_key
+from rerail.server.core.checkpoints import CheckpointRecord
+from rerail.server.core.clocks import EmitterClock
+from rerail.server.core.facts import (
+    AttemptEnded,
+    AttemptStarted,
+    Blind,
+    Capacity,
+    CheckpointLoaded,
+    CheckpointMoment,
+    CheckpointStage,
+    Clock,
+    Evidence,
+    Excluded,
+    Exit,
+    Fact,
+    Heartbeats,
+    NodeCondition,
+    NodeState,
+    Note,
+    PhaseSpan,
+    RecoveryMark,
+    RunEnded,
+    RunStarted,
+    SchedulerState,
+    Steps,
+)
+from rerail.server.core.liveness import Hearing, PhaseBeats
+from rerail.server.core.steps import StatedSteps, stated_ends
+
+QUEUED_STATES = frozenset({"queued", "pending", "backoff", "suspended", "requeued"})
+"""Scheduler states in which the run waits."""
+
+PERSONS_SAY = (Excluded, Note)
+"""Kinds that are no sign of life."""
+
+
+@dataclass(slots=True)
+class Moment:
+    """A checkpoint fact with its instant and the attempt it belongs to."""
+
+    at: int
+    record: AttemptRecord
+    fact: CheckpointMoment
+
+
+@dataclass(slots=True)
+class RunWide:
+    """What concerns no attempt in particular. Lists hold `(at, emitter, seq, fact)`, unordered."""
+
+    started: list[tuple[int, str, int, RunStarted]] = field(default_factory=list)
+    ended: list[tuple[int, str, int, RunEnded]] = field(default_factory=list)
+    scheduler: list[tuple[int, str, int, SchedulerState]] = field(default_factory=list)
+    gpus: list[tuple[int, int]] = field(default_factory=list)
+    excluded: list[tuple[int, int]] = field(default_factory=list)
+    blind: list[tuple[str, int, int | None, str | None]] = field(default_factory=list)
+    hearings: dict[str, Hearing] = field(default_factory=dict)
+    beats: dict[str, PhaseBeats] = field(default_factory=dict)
+    version: int = 0
+    """Goes up when anything that bears on the timeline of every attempt changes."""
+
+
+class Gathering:
+    """Everything told about one run, sorted."""
+
+    def __init__(self) -> None:
+        self._facts: list[Fact] = []
+        self._held: dict[str, set[int]] = {}
+        self.clocks: dict[str, EmitterClock] = {}
+        self.late = 0
+        self.repeated = 0
+        """Facts whose `(emitter, seq)` was held already."""
+        self._must_regather = False
+        self._clear()
+
+    def _clear(self) -> None:
+        self.records: dict[tuple[str | None, AttemptKey], AttemptRecord] = {}
+        self.run_wide = RunWide()
+        self.moments: dict[str, list[Moment]] = {}
+        self.changed_checkpoints: set[str] = set()
+        self._jobs: set[str] = set()
+        self._job_first_at: dict[str | None, int] = {}
+        self._took_jobless = False
+        self._by_time: list[tuple[int, StatedKey, Fact]] = []
+        self._assigned: list[AttemptRecord | None] = []
+        self._assigned_starts: list[tuple[tuple[str | None, AttemptKey], int]] = []
+        self._iterationless: set[tuple[str | None, int, int]] = set()
+        self._ordered: list[AttemptRecord] | None = None
+
+    # --- taking facts ---
+
+    def add(self, facts: Iterable[Fact]) -> None:
+        """Take facts in any order; those held already change nothing but a count."""
+        for fact in facts:
+            held = self._held.setdefault(fact.emitter, set())
+            if fact.seq in held:
+                self.repeated += 1
+                continue
+            held.add(fact.seq)
+            self._facts.append(fact)
+            if not self._must_regather:
+                self._take(fact)
+
+    def _take(self, fact: Fact) -> None:
+        clock = self.clocks.get(fact.emitter)
+        if isinstance(fact, Clock):
+            if clock is None:
+                clock = self.clocks[fact.emitter] = EmitterClock()
+            if clock.state(fact.at, fact.offset_us * 1000) is not None:
+                self._must_regather = True
+                return
+        at = fact.at if clock is None else clock.corrected(fact.at)
+        if not isinstance(fact, PERSONS_SAY):
+            hearing = self.run_wide.hearings.get(fact.emitter)
+            if hearing is None:
+                self.run_wide.hearings[fact.emitter] = Hearing(at, at)
+            else:
+                hearing.heard(at)
+        if isinstance(fact, ATTEMPT_FACTS):
+            self._take_of_attempt(fact, at, stated_key(fact))
+        else:
+            self._take_of_run(fact, at)
+
+    def _corrected(self, fact: Fact, at: int | None) -> int | None:
+        if at is None:
+            return None
+        clock = self.clocks.get(fact.emitter)
+        return at if clock is None else clock.corrected(at)
+
+    def _take_of_run(self, fact: Fact, at: int) -> None:
+        wide = self.run_wide
+        if isinstance(fact, RunStarted):
+            wide.started.append((at, fact.emitter, fact.seq, fact))
+            if fact.gpus is not None:
+                wide.gpus.append((at, fact.gpus))
+                wide.version += 1
+        elif isinstance(fact, RunEnded):
+            wide.ended.append((at, fact.emitter, fact.seq, fact))
+        elif isinstance(fact, SchedulerState):
+            wide.scheduler.append((at, fact.emitter, fact.seq, fact))
+            wide.version += 1
+        elif isinstance(fact, Capacity):
+            wide.gpus.append((at, fact.gpus))
+            wide.version += 1
+        elif isinstance(fact, Excluded):
+            wide.excluded.append((fact.start, fact.end))
+            wide.version += 1
+        elif isinstance(fact, Blind):
+            since = self._corrected(fact, fact.since)
+            assert since is not None
+            wide.blind.append((fact.source, since, self._corrected(fact, fact.until), fact.reason))
+        elif isinstance(fact, NodeState) and fact.state is NodeCondition.LOST:
+            self._later_by_time(at, stated_key(fact), fact)
+
+    def _take_of_attempt(self, fact: Fact, at: int, key: StatedKey) -> None:
+        job = self._job(key.job)
+        if isinstance(fact, Heartbeats):
+            self.run_wide.beats.setdefault(fact.phase or "unknown", PhaseBeats()).add(fact)
+        if self._must_regather:
+            return
+        if key.is_empty:
+            self._later_by_time(at, key, fact)
+            return
+        founds = key.founds
+        group = (job, founds.requeue, founds.restart)
+        if key.iteration is None:
+            self._iterationless.add(group)
+            if any(other != founds and other.requeue == founds.requeue and other.restart == founds.restart
+                   for owner, other in self.records if owner == job):  # fmt: skip
+                self._later_by_time(at, key, fact)
+                return
+        record = self.records.get((job, founds))
+        if record is None:
+            if not isinstance(fact, FOUNDING_FACTS):
+                self._later_by_time(at, key, fact)
+                return
+            record = self._found(job, founds, group)
+            if self._must_regather:
+                return
+        if job not in self._job_first_at or at < self._job_first_at[job]:
+            self._job_first_at[job] = at
+            self._ordered = None
+        self._give(record, fact, at)
+
+    def _job(self, job: str | None) -> str | None:
+        """The job a fact belongs to; an unknown one is the only known one."""
+        if job is None:
+            self._took_jobless = True
+            return next(iter(self._jobs)) if len(self._jobs) == 1 else None
+        if job not in self._jobs:
+            self._jobs.add(job)
+            if self._took_jobless and len(self._jobs) <= 2 and self._facts_taken_jobless():
+                self._must_regather = True
+        return job
+
+    def _facts_taken_jobless(self) -> bool:
+        return bool(self.records) or bool(self._by_time)
+
+    def _found(self, job: str | None, key: AttemptKey, group: tuple[str | None, int, int]) -> AttemptRecord:
+        siblings = [other for owner, other in self.records if (owner, other.requeue, other.restart) == group]
+        if siblings and group in self._iterationless:
+            self._must_regather = True
+        record = self.records[job, key] = AttemptRecord(job, key)
+        self._ordered = None
+        return record
+
+    def _later_by_time(self, at: int, key: StatedKey, fact: Fact) -> None:
+        self._by_time.append((at, key, fact))
+        self._assigned.append(None)
+
+    def _give(self, record: AttemptRecord, fact: Fact, at: int) -> None:
+        """Put a fact into the record of its attempt."""
+        if isinstance(fact, Steps):
+            start = self._corrected(fact, fact.start)
+            assert start is not None
+            ends = stated_ends(start, fact.durations_us, fact.count)
+            stated = StatedSteps(start, fact.first_step, ends, (fact.emitter, fact.seq))
+            if not record.add_steps(fact.emitter, fact.rank, stated):
+                self.late += 1
+        elif isinstance(fact, PhaseSpan):
+            record.add_phase(fact, self._corrected(fact, fact.start), self._corrected(fact, fact.end))
+        elif isinstance(fact, CheckpointMoment):
+            name = fact.checkpoint or f"step {fact.step}"
+            self.moments.setdefault(name, []).append(Moment(at, record, fact))
+            self.changed_checkpoints.add(name)
+            record.touch(at)
+        elif isinstance(fact, CheckpointLoaded):
+            start, end = self._corrected(fact, fact.start), self._corrected(fact, fact.end)
+            assert start is not None and end is not None
+            is_ok = fact.outcome is None or fact.outcome.lower() in ("ok", "success", "completed")
+            record.add_load(Load(end, start, fact.step, is_ok))
+        elif isinstance(fact, RecoveryMark):
+            record.add_mark(fact.stage, at, fact.by)
+        elif isinstance(fact, AttemptStarted):
+            record.add_started(at, fact)
+            if fact.gpus is not None:
+                self.run_wide.gpus.append((at, fact.gpus))
+                self.run_wide.version += 1
+        elif isinstance(fact, AttemptEnded):
+            record.add_ended(at, fact)
+        elif isinstance(fact, Exit):
+            record.add_exit(at, fact)
+        elif isinstance(fact, Heartbeats):
+            end = self._corrected(fact, fact.end)
+            assert end is not None
+            record.add_heartbeats(end)
+        elif isinstance(fact, Evidence):
+            record.add_evidence(at, fact)
+        elif isinstance(fact, NodeState):
+            record.add_node_lost(at, fact.node or "")
+
+    # --- what follows ---
+
+    def settle(self) -> list[AttemptRecord]:
+        """The attempts in order, every fact given to the one it belongs to."""
+        if self._must_regather:
+            self._regather()
+        ordered = self._in_order()
+        if not ordered:
+            return []
+        starts = [((record.job, record.key), record.started_at) for record in ordered]
+        if starts == self._assigned_starts and (not self._assigned or self._assigned[-1] is not None):
+            return ordered
+        owners = [self._owner(at, key, ordered) for at, key, _ in self._by_time]
+        moved = any(
+            before is not None and before is not after for before, after in zip(self._assigned, owners, strict=True)
+        )
+        if moved:
+            self._regather()
+            ordered = self._in_order()
+            owners = [self._owner(at, key, ordered) for at, key, _ in self._by_time]
+        for index, (at, _, fact) in enumerate(self._by_time):
+            if self._assigned[index] is None:
+                self._assigned[index] = owners[index]
+                self._give(owners[index], fact, at)
+        self._assigned_starts = [((record.job, record.key), record.started_at) for record in ordered]
+        return ordered
+
+    def _regather(self) -> None:
+        self.late += 1
+        self._clear()
+        self.clocks = {}
+        for fact in self._facts:
+            if isinstance(fact, Clock):
+                self.clocks.setdefault(fact.emitter, EmitterClock()).state(fact.at, fact.offset_us * 1000)
+        self._jobs = {fact.job for fact in self._facts if fact.job is not None and isinstance(fact, ATTEMPT_FACTS)}
+        self._must_regather = False
+        founding = [fact for fact in self._facts if isinstance(fact, FOUNDING_FACTS)]
+        told_iterations = {
+            (self._job(fact.job), key.founds)
+            for fact in founding
+            if not (key := stated_key(fact)).is_empty and key.iteration is not None
+        }
+        groups: dict[tuple[str | None, int, int], int] = {}
+        for job, attempt_key in told_iterations:
+            group = (job, attempt_key.requeue, attempt_key.restart)
+            groups[group] = groups.get(group, 0) + 1
+            self.records[job, attempt_key] = AttemptRecord(job, attempt_key)
+        for fact in self._facts:
+            self._take(fact)
+        self._must_regather = False
+
+    def _in_order(self) -> list[AttemptRecord]:
+        if self._ordered is None:
+            self._ordered = sorted(
+                self.records.values(),
+                key=lambda record: (self._job_first_at.get(record.job, 0), record.job or "", record.key),
+            )
+        return self._ordered
+
+    def _owner(self, at: int, key: StatedKey, ordered: Sequence[AttemptRecord]) -> AttemptRecord:
+        """The attempt that was alive at an instant, of those the key allows."""
+        allowed = [
+            record
+            for record in ordered
+            if (key.requeue is None or record.key.requeue == key.requeue)
+            and (key.restart is None or record.key.restart == key.restart)
+            and (key.iteration is None or record.key.iteration == key.iteration)
+            and (key.job is None or record.job is None or record.job == key.job)
+        ] or list(ordered)
+        starts = [record.started_at for record in allowed]
+        for index in range(1, len(starts)):
+            starts[index] = max(starts[index], starts[index - 1])
+        return allowed[max(0, bisect_left(starts, at) - 1)]
+
+    def checkpoints(self, name: str) -> list[CheckpointRecord]:
+        """The checkpoints that go by one name, one per attempt that saved under it.
+
+        A stage told by an attempt that never began such a save (a deletion, mostly) belongs to the latest one before.
+        """
+        by_attempt: dict[int, list[Moment]] = {}
+        numbers = {id(record): number for number, record in enumerate(self._in_order())}
+        for moment in self.moments[name]:
+            by_attempt.setdefault(numbers[id(moment.record)], []).append(moment)
+        beginnings = (CheckpointStage.STARTED, CheckpointStage.CAPTURED)
+        savers = sorted(
+            number for number, told in by_attempt.items() if any(moment.fact.stage in beginnings for moment in told)
+        ) or [min(by_attempt)]
+        records = {
+            number: CheckpointRecord(name, by_attempt[number][0].fact.step if number in by_attempt else 0, number)
+            for number in savers
+        }
+        for number, told in sorted(by_attempt.items()):
+            owner = records[savers[max(0, bisect_left(savers, number + 1) - 1)]]
+            for moment in told:
+                owner.add(moment.fact, moment.at)
+        return [records[number] for number in savers]
+
+    def queue_intervals(self) -> list[tuple[int, int | None]]:
+        """When the scheduler made the run wait; None for an end that was not told."""
+        intervals: list[tuple[int, int | None]] = []
+        since: int | None = None
+        for at, _, _, fact in sorted(self.run_wide.scheduler, key=lambda entry: entry[:3]):
+            waits = fact.state.lower() in QUEUED_STATES
+            if waits and since is None:
+                since = at
+            elif not waits and since is not None:
+                intervals.append((since, at))
+                since = None
+        if since is not None:
+            intervals.append((since, None))
+        return intervals

@@ -1,0 +1,163 @@
+"""Incidents: one loss of forward progress each, with an anatomy whose parts add up to the time to recover.
+
+Rules
+- An incident begins at the end of the last completed step before the interruption (without one, at the notice) and
+  ends where the first step above the high-water step begins. A death before that continues the same incident.
+- Its parts are the down phases inside it; `catch_up` is the rest. Excluded time is in neither.
+- Planned restarts are incidents too, marked planned: their cost is shown, rates and rules leave them out.
+- Its scope is that of the restart that succeeded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rerail.server.core.facts import Phase, Scope
+from rerail.server.core.goodput import Capacities, clipped
+from rerail.server.core.timeline import DOWN_PHASES
+from rerail.server.core.view import EvidenceLine, Incident, Part, Rollback, Span, Verdict
+
+CATCH_UP = "catch_up"
+
+ANATOMY = (
+    Phase.DETECTING,
+    Phase.STOPPING,
+    Phase.QUEUED,
+    Phase.RENDEZVOUS,
+    Phase.INITIALIZING,
+    Phase.LOADING,
+)
+"""The parts before catch-up, in the order they are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentBounds:
+    """Which attempts one incident took, and when."""
+
+    attempts: tuple[int, ...]
+    start: int
+    noticed_at: int | None
+    restarted_at: int | None
+    end: int | None
+    scope: Scope | None
+    is_planned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """What bounds need to know of one attempt."""
+
+    number: int
+    is_interrupted: bool
+    is_planned: bool
+    noticed_at: int | None
+    scope: Scope | None
+    """Of the restart that began it."""
+    first_step_at: int | None
+    last_step_end: int | None
+    passes_high_water_at: int | None
+    """Start of its first completed step above the high-water step of all attempts before it."""
+
+
+def incident_bounds(attempts: Sequence[Interruption]) -> list[IncidentBounds]:
+    """The incidents of a run, in order; only the last may be open."""
+    bounds: list[IncidentBounds] = []
+    open_attempts: list[int] = []
+    start = 0
+    noticed_at: int | None = None
+    restarted_at: int | None = None
+    scope: Scope | None = None
+    is_planned = False
+    last_step_end: int | None = None
+
+    def close(end: int | None) -> None:
+        bounds.append(
+            IncidentBounds(tuple(open_attempts), start, noticed_at, restarted_at, end, scope, is_planned)
+        )
+        open_attempts.clear()
+
+    for attempt in attempts:
+        if open_attempts:
+            if attempt.first_step_at is not None:
+                restarted_at = attempt.first_step_at
+                scope = attempt.scope
+            if attempt.passes_high_water_at is not None:
+                close(attempt.passes_high_water_at)
+        if attempt.last_step_end is not None:
+            last_step_end = attempt.last_step_end
+        if not attempt.is_interrupted:
+            continue
+        if open_attempts:
+            open_attempts.append(attempt.number)
+            is_planned = is_planned and attempt.is_planned
+            continue
+        open_attempts.append(attempt.number)
+        noticed_at = attempt.noticed_at
+        start = last_step_end if last_step_end is not None else (noticed_at or 0)
+        restarted_at = None
+        scope = None
+        is_planned = attempt.is_planned
+    if open_attempts:
+        close(None)
+    return bounds
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentFindings:
+    """What is known of an incident beside its bounds."""
+
+    verdict: Verdict
+    exit_codes: tuple[tuple[int, int], ...]
+    evidence: tuple[EvidenceLine, ...]
+    rollback: Rollback | None
+    lost_steps: int
+    lost_ns: int
+
+
+def incident(
+    run_id: str,
+    bounds: IncidentBounds,
+    spans: Sequence[Span],
+    as_of: int,
+    capacities: Capacities,
+    findings: IncidentFindings,
+) -> Incident:
+    """One incident with its anatomy and cost. `spans` are the run's."""
+    end = as_of if bounds.end is None else bounds.end
+    by_phase: dict[Phase, int] = {}
+    total = gpu_ns = 0
+    for span in clipped(spans, bounds.start, end):
+        if span.phase is Phase.EXCLUDED:
+            continue
+        length = span.end - span.start
+        total += length
+        by_phase[span.phase] = by_phase.get(span.phase, 0) + length
+        if capacities.is_known:
+            gpu_ns += capacities.gpu_ns(span.start, span.end)
+    restart = sum(length for phase, length in by_phase.items() if phase in DOWN_PHASES)
+    parts = [Part(phase.value, by_phase[phase]) for phase in ANATOMY if by_phase.get(phase)]
+    if total > restart or not parts:
+        parts.append(Part(CATCH_UP, total - restart))
+    return Incident(
+        incident_id=f"{run_id}~{bounds.attempts[0]}",
+        run_id=run_id,
+        attempts=bounds.attempts,
+        started_at=bounds.start,
+        noticed_at=bounds.noticed_at,
+        restarted_at=bounds.restarted_at,
+        ended_at=bounds.end,
+        is_planned=bounds.is_planned,
+        is_open=bounds.end is None,
+        scope=bounds.scope,
+        verdict=findings.verdict,
+        parts=tuple(parts),
+        time_to_restart_ns=restart,
+        time_to_recover_ns=total,
+        lost_steps=findings.lost_steps,
+        lost_ns=findings.lost_ns,
+        lost_gpu_ns=gpu_ns if capacities.is_known else None,
+        exit_codes=findings.exit_codes,
+        evidence=findings.evidence,
+        rollback=findings.rollback,
+    )

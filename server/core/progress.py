@@ -1,0 +1,89 @@
+"""Progress: where the run stands, what it was thrown back by, and the ground it has not regained.
+
+Rules
+- The high-water step is the highest ever completed. The current step falls at the end of a successful load, or else
+  where the attempt's first completed step began; until then the fall is not known.
+- A rollback is named by the attempt that began with it. It is never below 0, and 0 is still a restart.
+- The debt is the first-pass training time of the steps between the current step and the high-water step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rerail.server.core.attempt_record import AttemptRecord
+from rerail.server.core.goodput import Capacities
+from rerail.server.core.timeline import TrainingStretch
+from rerail.server.core.view import Rollback, StepPoint
+
+
+def resumed_from(record: AttemptRecord) -> tuple[int, int] | None:
+    """`(instant, step)` at which an attempt was known to stand; None before it loaded or stepped."""
+    blocks = record.blocks()
+    loads = [load for load in record.loads if load.is_ok and (not blocks or load.start <= blocks[0].start)]
+    if loads:
+        return loads[-1].end, loads[-1].step
+    if blocks:
+        return blocks[0].start, blocks[0].first_step - 1
+    return None
+
+
+def step_path(record: AttemptRecord) -> list[tuple[int, int]]:
+    """`(instant, step)` corners of an attempt's progress, in order."""
+    path: list[tuple[int, int]] = []
+    resumed = resumed_from(record)
+    if resumed is not None:
+        path.append(resumed)
+    for block in record.blocks():
+        path.append((block.start, block.first_step - 1))
+        path.append((block.end, block.last_step))
+    return path
+
+
+def first_pass_ns(
+    stretches: Iterable[Sequence[TrainingStretch]], above_step: int, capacities: Capacities | None = None
+) -> int:
+    """First-pass training time of the steps above a step.
+
+    `stretches` are those of the attempts, latest attempt first. With `capacities` the result is in GPU·ns.
+    """
+    total = 0
+    for of_attempt in stretches:
+        for stretch in reversed(of_attempt):
+            block = stretch.block
+            if block.last_step <= above_step:
+                return total
+            start = stretch.start
+            if above_step >= block.first_step:
+                start = max(start, block.end_of(above_step))
+            if stretch.end > start:
+                length = stretch.end - start
+                total += length if capacities is None else capacities.gpu_ns(start, stretch.end)
+    return total
+
+
+def rollback_of(
+    number: int, record: AttemptRecord, high_water_step: int | None, before: Iterable[Sequence[TrainingStretch]]
+) -> Rollback | None:
+    """How far the restart that began an attempt threw the run back; None while it is not known.
+
+    `before` are the training stretches of the attempts before it, latest first.
+    """
+    if number == 0 or high_water_step is None:
+        return None
+    resumed = resumed_from(record)
+    if resumed is None:
+        return None
+    at, step = resumed
+    to_step = min(step, high_water_step)
+    return Rollback(number, at, high_water_step, to_step, first_pass_ns(before, to_step))
+
+
+def step_points(path: Iterable[tuple[int, int]], attempt: int) -> list[StepPoint]:
+    """An attempt's progress as points of the step sawtooth, repeated corners left out."""
+    points: list[StepPoint] = []
+    for at, step in path:
+        if points and points[-1].at == at and points[-1].step == step:
+            continue
+        points.append(StepPoint(at, step, None, attempt))
+    return points

@@ -1,0 +1,84 @@
+"""Data quality: facts that cannot all be true, and what the figures rest on.
+
+Nothing contradictory is dropped in silence or clamped: it is counted here with a reason and an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rerail.server.core.attempt_record import AttemptRecord
+from rerail.server.core.view import Contradiction
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """One fact, or relation of facts, that contradicts another."""
+
+    reason: str
+    example: str
+    at: int
+
+
+def contradictions(records: Sequence[AttemptRecord], suspicions: Iterable[Suspicion]) -> tuple[Contradiction, ...]:
+    """Everything that contradicts, grouped by reason."""
+    found = list(suspicions)
+    for number, record in enumerate(records):
+        for emitter, stream in sorted(record.streams.items()):
+            for stated in stream.repeated:
+                found.append(
+                    Suspicion(
+                        "a step was completed again without a restart",
+                        f"attempt {number}: steps {stated.first_step}–{stated.last_step} by {emitter}",
+                        stated.start,
+                    )
+                )
+        for load in record.loads:
+            if load.end <= record.started_at:
+                found.append(
+                    Suspicion(
+                        "a checkpoint was loaded before its attempt began",
+                        f"attempt {number}: load of step {load.step}",
+                        load.start,
+                    )
+                )
+        for phase in record.phases:
+            if phase.start is None:
+                found.append(
+                    Suspicion(
+                        "a phase ended whose beginning was never told",
+                        f"attempt {number}: {phase.phase.value} by {phase.emitter}",
+                        phase.end or 0,
+                    )
+                )
+            elif phase.end is not None and phase.end < phase.start:
+                found.append(
+                    Suspicion(
+                        "a phase ended before it began",
+                        f"attempt {number}: {phase.phase.value} by {phase.emitter}",
+                        phase.start,
+                    )
+                )
+    groups: dict[str, list[Suspicion]] = {}
+    for each in sorted(found, key=lambda suspicion: (suspicion.at, suspicion.example)):
+        groups.setdefault(each.reason, []).append(each)
+    return tuple(Contradiction(reason, len(group), group[0].example) for reason, group in sorted(groups.items()))
+
+
+def footing(
+    records: Sequence[AttemptRecord], world_size: int | None, saw_checkpoints: bool, saw_steps: bool  # noqa: FBT001
+) -> tuple[str, ...]:
+    """What the figures rest on where not everything is known, in sentences."""
+    notes = []
+    ranks = {rank for record in records for rank in record.reporting_ranks}
+    if ranks and (world_size or 2) > len(ranks):
+        named = ", ".join(str(rank) for rank in sorted(ranks)[:8])
+        of = f" of {world_size}" if world_size else ""
+        notes.append(f"Steps are reported by {'rank' if len(ranks) == 1 else 'ranks'} {named}{of}: "
+                     "the phase of the run is that of the slowest of them.")  # fmt: skip
+    if saw_steps and not saw_checkpoints:
+        notes.append("No checkpoint was stated: steps at risk and checkpoint stalls are unknown.")
+    if records and not saw_steps:
+        notes.append("No completed step was stated: nothing can count as training.")
+    return tuple(notes)

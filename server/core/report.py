@@ -1,0 +1,281 @@
+"""Reports: views as plain JSON values under the names of `docs/facts.md`.
+
+Rules
+- Lengths leave as seconds (floats), GPU lengths as GPU-hours, instants as ISO 8601 in UTC with microseconds.
+- Unknown is `null`, never 0. Nothing is rounded here beyond what a float is.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+from rerail.server.core.view import (
+    Account,
+    Attempt,
+    Checkpoint,
+    Contradiction,
+    HeartbeatFigures,
+    Incident,
+    RecoveryDistribution,
+    Rollback,
+    RunView,
+    Span,
+)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def iso(at: int | None) -> str | None:
+    """An instant in ns as ISO 8601 UTC with microseconds."""
+    if at is None:
+        return None
+    moment = _EPOCH + timedelta(microseconds=at // 1000)
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def seconds(length_ns: int | None) -> float | None:
+    """A length in ns as seconds."""
+    return None if length_ns is None else length_ns / 1e9
+
+
+def gpu_hours(gpu_ns: int | None) -> float | None:
+    """GPU·ns as GPU-hours."""
+    return None if gpu_ns is None else gpu_ns / 3.6e12
+
+
+def figures(view: RunView) -> dict[str, object]:
+    """All figures of a run, as `rerail show RUN --json` prints them."""
+    account = view.account
+    freshness = view.checkpoint
+    quality = view.data_quality
+    return {
+        "run_id": view.run_id,
+        "name": view.name,
+        "project": view.project,
+        "labels": dict(view.labels),
+        "state": view.state.value,
+        "outcome": None if view.outcome is None else view.outcome.value,
+        "as_of": iso(view.as_of),
+        "started_at": iso(view.started_at),
+        "ended_at": iso(view.ended_at),
+        "last_heard_at": iso(view.last_heard_at),
+        "silent_since": iso(view.silent_since),
+        "definition": view.definition,
+        "world_size": view.world_size,
+        "gpus": view.gpus,
+        "target_step": view.target_step,
+        "current_phase": None if view.current_phase is None else view.current_phase.value,
+        **account_figures(account),
+        "high_water_step": view.high_water_step,
+        "current_step": view.current_step,
+        "attempts": [attempt_figures(attempt) for attempt in view.attempts],
+        "restarts": view.restarts,
+        "interruptions": view.interruptions,
+        "rollbacks": [rollback_figures(rollback) for rollback in view.rollbacks],
+        "incidents": [incident_figures(incident) for incident in view.incidents],
+        "recovery": _recovery(view.recovery),
+        "checkpoint": {
+            "newest_durable_step": freshness.newest_durable_step,
+            "age_seconds": seconds(freshness.age_ns),
+            "steps_at_risk": freshness.steps_at_risk,
+            "commit_lag_p95_seconds": seconds(freshness.commit_lag_p95_ns),
+            "commit_lag_count": freshness.commit_lag_count,
+        },
+        "heartbeat": {each.phase: _heartbeat(each) for each in view.heartbeat},
+        "undisturbed_step_seconds": seconds(view.undisturbed_step_ns),
+        "checkpoint_slowdown": view.checkpoint_slowdown,
+        "gpu_weighted": None if view.gpu_account is None else gpu_account_figures(view.gpu_account),
+        "data_quality": {
+            "duplicates": quality.duplicates,
+            "late": quality.late,
+            "contradictory": quality.contradictory,
+            "rejected": quality.rejected,
+            "clock_spread_seconds": seconds(quality.clock_spread_ns),
+            "unexplained_seconds": seconds(quality.unexplained_ns),
+            "blind": [
+                {"source": each.source, "since": iso(each.since), "until": iso(each.until), "reason": each.reason}
+                for each in quality.blind
+            ],
+            "contradictions": [_contradiction(each) for each in quality.contradictions],
+            "notes": list(quality.notes),
+        },
+    }
+
+
+def account_figures(account: Account) -> dict[str, object]:
+    """The figures of one window, or of the whole life."""
+    return {
+        "elapsed_seconds": seconds(account.elapsed_ns),
+        "training_goodput": account.training_goodput,
+        "infrastructure_goodput": account.infrastructure_goodput,
+        "checkpoint_efficiency": account.checkpoint_efficiency,
+        "productive_seconds": seconds(account.productive_ns),
+        "debt_seconds": seconds(account.debt_ns),
+        "seconds_by_phase": {phase.value: seconds(length) for phase, length in account.ns_by_phase},
+        "longest_unproductive_seconds": seconds(account.longest_unproductive_ns),
+        "waterfall": [
+            {
+                "name": row.name,
+                "seconds": seconds(row.length_ns),
+                "share": row.share,
+                "is_total": row.is_total,
+            }
+            for row in account.waterfall
+        ],
+    }
+
+
+def gpu_account_figures(account: Account) -> dict[str, object]:
+    """The same names weighted by the GPUs held: every `…_seconds` is in GPU-seconds."""
+    return account_figures(account)
+
+
+def attempt_figures(attempt: Attempt) -> dict[str, object]:
+    """One attempt."""
+    return {
+        "attempt": attempt.number,
+        "job": attempt.job,
+        "requeue": attempt.requeue,
+        "restart": attempt.restart,
+        "iteration": attempt.iteration,
+        "scope": None if attempt.scope is None else attempt.scope.value,
+        "initiator": None if attempt.initiator is None else attempt.initiator.value,
+        "started_at": iso(attempt.started_at),
+        "ended_at": iso(attempt.ended_at),
+        "noticed_at": iso(attempt.noticed_at),
+        "first_step": attempt.first_step,
+        "last_step": attempt.last_step,
+        "steps": attempt.step_count,
+        "resumed_from_step": attempt.resumed_from_step,
+        "world_size": attempt.world_size,
+        "gpus": attempt.gpus,
+        "nodes": list(attempt.nodes),
+        "launcher": attempt.launcher,
+        "versions": dict(attempt.versions),
+        "config": None if attempt.config is None else json.loads(attempt.config),
+        "outcome": None if attempt.outcome is None else attempt.outcome.value,
+        "reason": attempt.reason,
+        "exit_codes": {str(rank): code for rank, code in attempt.exit_codes},
+        "interrupted": attempt.is_interrupted,
+        "planned": attempt.is_planned,
+    }
+
+
+def rollback_figures(rollback: Rollback) -> dict[str, object]:
+    """One rollback."""
+    return {
+        "attempt": rollback.attempt,
+        "at": iso(rollback.at),
+        "from_step": rollback.from_step,
+        "to_step": rollback.to_step,
+        "steps": rollback.steps,
+        "seconds": seconds(rollback.lost_ns),
+    }
+
+
+def incident_figures(incident: Incident) -> dict[str, object]:
+    """One incident with its anatomy, verdict and evidence."""
+    verdict = incident.verdict
+    return {
+        "incident_id": incident.incident_id,
+        "run_id": incident.run_id,
+        "attempts": list(incident.attempts),
+        "failed_relaunches": incident.failed_relaunches,
+        "cause": verdict.cause,
+        "domain": verdict.domain.value,
+        "confidence": verdict.confidence,
+        "verdict": verdict.sentence,
+        "culprit_rank": verdict.culprit_rank,
+        "culprit_node": verdict.culprit_node,
+        "advice": verdict.advice,
+        "missing_evidence": verdict.missing_evidence,
+        "started_at": iso(incident.started_at),
+        "noticed_at": iso(incident.noticed_at),
+        "restarted_at": iso(incident.restarted_at),
+        "ended_at": iso(incident.ended_at),
+        "planned": incident.is_planned,
+        "open": incident.is_open,
+        "scope": None if incident.scope is None else incident.scope.value,
+        "parts_seconds": {part.name: seconds(part.length_ns) for part in incident.parts},
+        "time_to_restart_seconds": seconds(incident.time_to_restart_ns),
+        "time_to_recover_seconds": seconds(incident.time_to_recover_ns),
+        "lost_steps": incident.lost_steps,
+        "lost_seconds": seconds(incident.lost_ns),
+        "lost_gpu_hours": gpu_hours(incident.lost_gpu_ns),
+        "rollback": None if incident.rollback is None else rollback_figures(incident.rollback),
+        "exit_codes": {str(rank): code for rank, code in incident.exit_codes},
+        "evidence": [
+            {
+                "at": iso(line.at),
+                "source": line.source,
+                "role": line.role.value,
+                "rank": line.rank,
+                "node": line.node,
+                "code": line.code,
+                "text": line.text,
+            }
+            for line in incident.evidence
+        ],
+    }
+
+
+def checkpoint_figures(checkpoint: Checkpoint) -> dict[str, object]:
+    """One checkpoint."""
+    return {
+        "checkpoint": checkpoint.checkpoint_id,
+        "step": checkpoint.step,
+        "attempt": checkpoint.attempt,
+        "mode": checkpoint.mode,
+        "tier": checkpoint.tier,
+        "started_at": iso(checkpoint.started_at),
+        "captured_at": iso(checkpoint.captured_at),
+        "durable_at": iso(checkpoint.durable_at),
+        "failed_at": iso(checkpoint.failed_at),
+        "deleted_at": iso(checkpoint.deleted_at),
+        "commit_lag_seconds": seconds(checkpoint.commit_lag_ns),
+        "blocked_seconds": seconds(checkpoint.blocked_ns),
+        "bytes": checkpoint.bytes,
+        "location": checkpoint.location,
+    }
+
+
+def span_figures(span: Span) -> dict[str, object]:
+    """One span of the timeline."""
+    return {
+        "start": iso(span.start),
+        "end": iso(span.end),
+        "phase": span.phase.value if span.name is None else f"{span.phase.value}:{span.name}",
+        "account": span.kind.value,
+        "attempt": span.attempt,
+        "first_step": span.first_step,
+        "last_step": span.last_step,
+    }
+
+
+def _recovery(distributions: tuple[RecoveryDistribution, ...]) -> dict[str, dict[str, object]]:
+    groups: dict[str, dict[str, object]] = {"scope": {}, "cause": {}}
+    for each in distributions:
+        groups[each.grouped_by][each.group] = {
+            "n": each.n,
+            "p50": seconds(each.p50_ns),
+            "p90": seconds(each.p90_ns),
+            "p95": seconds(each.p95_ns),
+            "p99": seconds(each.p99_ns),
+            "max": seconds(each.max_ns),
+        }
+    return groups
+
+
+def _heartbeat(each: HeartbeatFigures) -> dict[str, object]:
+    return {
+        "n": each.n,
+        "max_gap_seconds": seconds(each.max_gap_ns),
+        "max_gap_rank": each.max_gap_rank,
+        "armed_timeout_seconds": seconds(each.armed_timeout_ns),
+        "headroom": each.headroom,
+    }
+
+
+def _contradiction(each: Contradiction) -> dict[str, object]:
+    return {"reason": each.reason, "count": each.count, "example": each.example}
