@@ -128,8 +128,7 @@ class Agent:
             return
         if self._full_since is not None:
             since, self._full_since = self._full_since, None
-            self._say(lambda common: Blind(**common, source="agent", since=since, until=common["at"],
-                                           reason="the disk under the spool was full"))  # fmt: skip
+            self._say_blind("agent", since, time.time_ns(), "the disk under the spool was full")
 
     def _make_room(self) -> bool:
         if self.spool.has_room:
@@ -140,8 +139,8 @@ class Agent:
             return False
         if dropped:
             log.warning("%d heartbeats and metrics were dropped: the spool is full", dropped)
-            self._say(lambda common: Blind(**common, source="agent", since=common["at"], until=common["at"],
-                                           reason=f"{dropped} heartbeats and metrics were dropped: spool full"))  # fmt: skip
+            now = time.time_ns()
+            self._say_blind("agent", now, now, f"{dropped} heartbeats and metrics were dropped: the spool was full")
         return self.spool.has_room
 
     # --- rings -----------------------------------------------------------------------------------------------------
@@ -190,9 +189,7 @@ class Agent:
         except (OSError, ValueError, KeyError) as error:
             log.warning("%s is not a ring that can be read: %s", path, error)
             self._unreadable.add(path)
-            if self._last_run:
-                self._say(lambda common: Blind(**common, source="recorder", since=common["at"],
-                                               reason=f"{path.name} cannot be read: {error}"))  # fmt: skip
+            self._say_blind("recorder", time.time_ns(), None, f"{path.name} cannot be read: {error}")
             return None
         ring = _Ring(facts)
         told = self.spool.cursor(f"ring {path.name}")
@@ -250,12 +247,11 @@ class Agent:
             if source.name not in self._blind_since:
                 self._blind_since[source.name] = since = time.time_ns()
                 log.warning("%s cannot see: %s", source.name, error)
-                reason = str(error)
-                self._say(lambda common: Blind(**common, source=source.name[:200], since=since, reason=reason))
+                self._say_blind(source.name, since, None, str(error))
             return
         since_told = self._blind_since.pop(source.name, None)
         if since_told is not None:
-            self._say(lambda common: Blind(**common, source=source.name[:200], since=since_told, until=common["at"]))
+            self._say_blind(source.name, since_told, time.time_ns(), None)
         if polled.facts or polled.cursor != self.spool.cursor(name):
             self.spool.store(polled.facts, {name: polled.cursor})
         if polled.facts:
@@ -268,13 +264,14 @@ class Agent:
         common = {"run": self._last_run, "emitter": self.emitter, "seq": seq, "at": at, "node": self.node}
         return common, {"agent seq": str(seq + 1)}
 
-    def _say(self, make: object) -> None:
-        """State something about the agent or one of its sources, where it is known which run that concerns."""
+    def _say_blind(self, source: str, since: int, until: int | None, reason: str | None) -> None:
+        """State that something could not be seen, where it is known which run that concerns."""
         if not self._last_run:
             return
         common, cursors = self._next(time.time_ns())
         try:
-            self.spool.store([make(common)], cursors)  # type: ignore[operator]
+            fact = Blind(**common, source=source[:200], since=since, until=until, reason=reason)  # type: ignore[arg-type]
+            self.spool.store([fact], cursors)
         except SpoolFull as error:
             log.warning("what the agent had to say could not be kept: %s", error)
 
@@ -288,7 +285,7 @@ class Agent:
         """The offset of a rank's clock: the node's, plus what the wall clock was moved by since the rank started."""
         if self._clock is None:
             return None
-        moved_us = (ring.facts.wall(now) - time.time_ns()) // 1000
+        moved_us = (ring.facts.wall(time.monotonic_ns()) - time.time_ns()) // 1000
         offset, error = self._clock.offset_us + moved_us, self._clock.error_us
         told = ring.clock_us
         if told is None and abs(offset) <= max(SMALLEST_OFFSET_US, OFFSET_OVER_ERROR * error):

@@ -93,6 +93,11 @@ def settings(environment: Mapping[str, str] | None = None) -> Settings:
     )
 
 
+def is_set(name: str) -> bool:
+    """Whoever started this process gave it something under `name`."""
+    return name in os.environ
+
+
 def inherited() -> dict[str, str]:
     """The environment as it is, to hand to a child process that is given more on top."""
     return dict(os.environ)

@@ -25,7 +25,7 @@ from typing import IO, Protocol
 TIMEOUT_SECONDS = 20.0
 
 
-class OutletDown(Exception):
+class OutletDown(Exception):  # noqa: N818 - named as the condition it tells
     """Nobody answered for the batch."""
 
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
@@ -33,11 +33,11 @@ class OutletDown(Exception):
         self.retry_after = retry_after
 
 
-class BatchTooLarge(Exception):
+class BatchTooLarge(Exception):  # noqa: N818 - named as the condition it tells
     """The batch must be split."""
 
 
-class BatchRefused(Exception):
+class BatchRefused(Exception):  # noqa: N818 - named as the condition it tells
     """The batch as a whole was not understood."""
 
 

@@ -21,6 +21,8 @@ Rules
 - Durations come from the monotonic clock, instants from that clock and one reading of the wall clock at the start.
 - A child made by fork records nothing: two writers would tear the ring.
 - No lock: threads and signal handlers may call everything.
+- `saving` and `capturing` state the phase on every rank and the moments of the checkpoint on rank 0 only: a checkpoint
+  of all ranks is one checkpoint. `checkpoint` states whatever it is told.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ import os
 import time
 import traceback
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -93,6 +95,7 @@ class Recorder:
         self._process = os.getpid()
         self._armed_us = 0
         self.emitter = ""
+        self.is_first_rank = False
         try:
             self._open(who or identity(), where or settings(), config or {}, versions or {})
         except Exception as error:
@@ -106,6 +109,7 @@ class Recorder:
         mark = uuid.uuid4().hex[:12]
         rank = "x" if who.rank is None else str(who.rank)
         self.emitter = f"rank/{who.node[:120]}/{rank}/{mark}"
+        self.is_first_rank = who.rank in (0, None)
         if where.switched_off:
             return
         rings = where.directory / "rings"
@@ -126,7 +130,7 @@ class Recorder:
         self._ring, self._buffer, self._take, self._mask = ring, ring.buffer, ring.take, ring.mask
         os.register_at_fork(after_in_child=self._forget)
         born = self._born()
-        if who.rank in (0, None):
+        if self.is_first_rank:
             self._state(
                 "attempt_started", at=born, world_size=who.world_size, scope=_scope(who),
                 versions=dict(versions) or None, config=dict(config) or None,
@@ -296,17 +300,17 @@ class Recorder:
     def saving(self, step: int, *, tier: str | None = None, location: str | None = None) -> Iterator[None]:
         """A checkpoint that blocks training until it is durable."""
         began = _now()
-        self.checkpoint(step, "started", mode="sync", tier=tier, location=location)
+        moment = self._moment_of(step, "sync", tier, location)
+        moment("started")
         span = self._try_begin("saving")
         try:
             yield
         except BaseException:
             self._try_end(span)
-            self.checkpoint(step, "failed", mode="sync", tier=tier, location=location)
+            moment("failed")
             raise
         self._try_end(span)
-        blocked = (_now() - began) // 1000
-        self.checkpoint(step, "durable", mode="sync", tier=tier, location=location, blocked_us=blocked)
+        moment("durable", (_now() - began) // 1000)
 
     @contextmanager
     def capturing(self, step: int, *, tier: str | None = None, location: str | None = None) -> Iterator[None]:
@@ -315,17 +319,17 @@ class Recorder:
         The checkpoint is captured after it. Say `checkpoint(step, "durable")` when it is.
         """
         began = _now()
-        self.checkpoint(step, "started", mode="async", tier=tier, location=location)
+        moment = self._moment_of(step, "async", tier, location)
+        moment("started")
         span = self._try_begin("saving")
         try:
             yield
         except BaseException:
             self._try_end(span)
-            self.checkpoint(step, "failed", mode="async", tier=tier, location=location)
+            moment("failed")
             raise
         self._try_end(span)
-        blocked = (_now() - began) // 1000
-        self.checkpoint(step, "captured", mode="async", tier=tier, location=location, blocked_us=blocked)
+        moment("captured", (_now() - began) // 1000)
 
     @contextmanager
     def loading(self) -> Iterator[Load]:
@@ -377,6 +381,15 @@ class Recorder:
         return self._last_step
 
     # --- inside ----------------------------------------------------------------------------------------------------
+
+    def _moment_of(self, step: int, mode: str, tier: str | None, location: str | None) -> Callable[..., None]:
+        """What states a stage of one checkpoint; on other ranks than the first it states nothing."""
+
+        def moment(stage: str, blocked_us: int | None = None) -> None:
+            if self.is_first_rank:
+                self.checkpoint(step, stage, mode=mode, tier=tier, location=location, blocked_us=blocked_us)
+
+        return moment
 
     def _wall(self, monotonic: int) -> int:
         return self._wall_anchor + monotonic - self._monotonic_anchor

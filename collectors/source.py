@@ -19,7 +19,7 @@ from typing import Protocol, runtime_checkable
 from rerail.server.core.facts import Fact
 
 
-class SourceDown(Exception):
+class SourceDown(Exception):  # noqa: N818 - named as the condition it tells
     """The source cannot see at the moment; the message says why."""
 
 

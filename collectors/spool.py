@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS cursors (name TEXT PRIMARY KEY, cursor TEXT NOT NULL)
 """
 
 
-class SpoolFull(Exception):
+class SpoolFull(Exception):  # noqa: N818 - named as the condition it tells
     """The disk under the spool took nothing more; the message is the database's."""
 
 

@@ -1,0 +1,175 @@
+"""Log lines: who said a line, when, and what is left without the prefixes of all who passed it on.
+
+Prefixes that are known, outermost first:
+
+    <n0> <p1>                      a test rig that merges several nodes or processes
+    3:                             srun -l, and NVRx's log of one cycle: the global rank
+    [default1]:                    torchrun --tee: the role and the local rank
+    (Worker pid=1)                 Ray
+    2026-11-29 12:00:00,000 [INFO] [node] [workload:1(1) infra:?(?)] file.py:12 …      NVRx 0.5 and later
+    [2026-11-29 12:00:00,000] [INFO] [ft_launcher123@node] …                           NVRx 0.4
+    E1129 12:00:00.000000 123 torch/…/api.py:1002] …                                   torchelastic
+    [rank1]:[E1129 12:00:00.000000000 ProcessGroupNCCL.cpp:1] …                        torch, C++
+    [rank1]: …                                                                         torch, a traceback
+
+Rules
+- Stamps are local time without a zone, and torchelastic's have no year. `LocalClock` fills both in: the zone is that
+  of this machine until a line tells local and universal time at once, the year is that of the last line that had one.
+- Nothing here raises on any bytes.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+import time
+from dataclasses import dataclass, replace
+
+_OUTER = re.compile(
+    r"^(?:<[np]\d+> )?(?:(?P<rank>\d{1,7}): )?(?:\((?:\w+ )?pid=\d+[^)]*\) )?(?:\[(?P<role>[A-Za-z_]\w*?)(?P<local>\d+)\]:)?"
+)
+_NVRX = re.compile(
+    r"^(?P<ts>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) \[(?P<level>\w+)\] \[(?P<node>[^\]]*)\] "
+    r"\[workload:(?P<rank>\?|\d+)\((?P<local>\?|\d+)\) infra:(?:\?|\d+)\((?:\?|\d+)\)\] (?P<file>[\w.]+):\d+ ?(?P<text>.*)$"
+)
+_NVRX_04 = re.compile(
+    r"^\[(?P<ts>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] \[(?P<level>\w+)\] "
+    r"\[(?P<who>ft_launcher|RankMonServer|RankMonitorClient|InprocessRestarter)(?P<pid>\d+)?(?:@(?P<node>[^\]:]+))?"
+    r"(?::(?P<rank>\d+|<none>))?(?:\.\w+)?\] (?P<text>.*)$"
+)
+_ELASTIC = re.compile(
+    r"^(?P<level>[EWIFC])(?P<month>\d\d)(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{6}) (?P<pid>\d+) "
+    r"(?P<file>[^\s\]]+):\d+\] (?P<text>.*)$"
+)
+_ELASTIC_OLD = re.compile(
+    r"^\[(?P<ts>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] (?P<file>torch\.distributed[\w.]*): \[(?P<level>\w+)\] (?P<text>.*)$"
+)
+_CPP = re.compile(
+    r"^(?:\[rank(?P<rank>\d+)\]:)?\[(?P<level>[EWIF])(?P<date>\d{3,4}) (?P<clock>\d\d:\d\d:\d\d\.\d{6})\d* "
+    r"(?P<file>[\w.]+):\d+\] (?P<text>.*)$"
+)
+_RANK = re.compile(r"^\[rank(?P<rank>\d+)\]: ?(?P<text>.*)$")
+_LEVELS = {"E": "ERROR", "W": "WARNING", "I": "INFO", "F": "FATAL", "C": "CRITICAL"}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line. `at` is None where it carries no stamp; `speaker` says which grammar it fits."""
+
+    text: str
+    at: int | None = None
+    speaker: str = "plain"
+    """nvrx, monitor, torchrun, cpp, rank or plain."""
+    level: str = ""
+    node: str | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    process: int | None = None
+    file: str = ""
+    stream: str = ""
+    """Lines of one stream follow each other: a traceback stays in its stream."""
+    raw: str = ""
+    """The line without outer prefixes."""
+
+
+class LocalClock:
+    """Turns stamps without zone or year into nanoseconds since 1970."""
+
+    def __init__(self, zone_seconds: int | None = None, year: int | None = None) -> None:
+        self.zone_seconds = zone_seconds
+        self.year = year
+
+    def calibrate(self, local: str, universal: str) -> None:
+        """A line told both; their difference, rounded to a quarter of an hour, is the zone."""
+        difference = _seconds(local) - _seconds(universal)
+        self.zone_seconds = round(difference / 900) * 900
+
+    def instant(self, stamp: str) -> int | None:
+        """Nanoseconds of `YYYY-MM-DD HH:MM:SS.ffffff`, or None where that is no date."""
+        try:
+            whole, _, fraction = stamp.replace(",", ".").partition(".")
+            parts = time.strptime(whole, "%Y-%m-%d %H:%M:%S")
+            self.year = parts.tm_year
+            if self.zone_seconds is None:
+                seconds = int(time.mktime((*parts[:6], 0, 0, -1)))
+            else:
+                seconds = calendar.timegm(parts) - self.zone_seconds
+            nanoseconds = seconds * 1_000_000_000 + int(fraction.ljust(9, "0")[:9] or 0)
+        except (ValueError, OverflowError):
+            return None
+        return nanoseconds if 946_684_800 <= seconds < 4_102_444_800 else None
+
+    def without_year(self, month: str, day: str, clock: str) -> int | None:
+        """Nanoseconds of a stamp that leaves the year out."""
+        year = self.year or time.gmtime().tm_year
+        return self.instant(f"{year:04d}-{month}-{day} {clock}")
+
+
+def universal_instant(stamp: str) -> int | None:
+    """Nanoseconds of a stamp that is in universal time."""
+    return LocalClock(zone_seconds=0).instant(stamp)
+
+
+def read_line(raw: bytes, clock: LocalClock) -> Line:
+    """What one line of a log says; every line is at least plain text."""
+    text = raw.decode("utf-8", "replace").rstrip("\r\n")
+    outer = _OUTER.match(text)
+    rank = local = None
+    stream = ""
+    if outer is not None and outer.end():
+        rank, local = _number(outer["rank"]), _number(outer["local"])
+        stream = outer.group()
+        text = text[outer.end() :]
+    line = _read_inner(text, clock)
+    return replace(
+        line,
+        rank=line.rank if line.rank is not None else rank,
+        local_rank=line.local_rank if line.local_rank is not None else local,
+        stream=stream + line.stream,
+        raw=text,
+    )
+
+
+def _read_inner(text: str, clock: LocalClock) -> Line:
+    if match := _NVRX.match(text):
+        speaker = "monitor" if match["file"].startswith("rank_monitor") else "nvrx"
+        return Line(
+            match["text"].strip(), clock.instant(match["ts"]), speaker, match["level"], match["node"],
+            _number(match["rank"]), _number(match["local"]), None, match["file"],
+        )  # fmt: skip
+    if match := _NVRX_04.match(text):
+        speaker = "monitor" if match["who"] == "RankMonServer" else "nvrx"
+        return Line(
+            match["text"].strip(), clock.instant(match["ts"]), speaker, match["level"], match["node"],
+            _number(match["rank"]), None, _number(match["pid"]), match["who"],
+        )  # fmt: skip
+    if match := _ELASTIC.match(text):
+        at = clock.without_year(match["month"], match["day"], match["clock"])
+        return Line(
+            match["text"].strip(), at, "torchrun", _LEVELS[match["level"]], None, None, None, _number(match["pid"]),
+            match["file"],
+        )  # fmt: skip
+    if match := _ELASTIC_OLD.match(text):
+        return Line(
+            match["text"].strip(), clock.instant(match["ts"]), "torchrun", match["level"], None, None, None, None,
+            match["file"],
+        )  # fmt: skip
+    if match := _CPP.match(text):
+        date = match["date"].rjust(4, "0")
+        at = clock.without_year(date[:2], date[2:], match["clock"])
+        return Line(
+            match["text"].strip(), at, "cpp", _LEVELS[match["level"]], None, _number(match["rank"]), None, None,
+            match["file"],
+        )  # fmt: skip
+    if match := _RANK.match(text):
+        return Line(match["text"], None, "rank", rank=_number(match["rank"]), stream=f"[rank{match['rank']}]")
+    return Line(text)
+
+
+def _seconds(stamp: str) -> float:
+    whole, _, fraction = stamp.replace(",", ".").partition(".")
+    return calendar.timegm(time.strptime(whole, "%Y-%m-%d %H:%M:%S")) + float(f"0.{fraction or 0}")
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else None

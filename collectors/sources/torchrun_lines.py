@@ -1,0 +1,44 @@
+"""torchrun lines: what torchelastic's agent says, for the launcher it is and for the one NVRx built on it.
+
+Rules
+- Match on messages, never on file or line numbers: both move with every release.
+- Only warnings and errors appear unless `LOGLEVEL=INFO`. Then an attempt is seen by its end alone.
+- An exit line names the first rank that was reaped, which need not be the one at fault. Ranks that ended by SIGTERM
+  were ended by the agent.
+- The table of all failures is printed only when no restart is left.
+"""
+
+from __future__ import annotations
+
+import re
+
+EXIT = re.compile(r"failed \(exitcode: (?P<code>-?\d{1,9})\) local_rank: (?P<local>\d{1,9}) \(pid: (?P<pid>\d{1,10})\)")
+CLOSING = re.compile(r"^Sending process \d+ closing signal SIG\w+")
+STARTING = re.compile(r"\[\w+\] starting workers for entrypoint")
+RENDEZVOUS = re.compile(r"\[\w+\] Rendezvous'ing worker group")
+RENDEZVOUS_DONE = re.compile(r"\[\w+\] Rendezvous complete for workers")
+STARTED = re.compile(r"\[\w+\] Starting worker group")
+STOPPING = re.compile(r"\[\w+\] Stopping worker group")
+RESULT = re.compile(
+    r"^\s{2}(?P<name>restart_count|group_rank|group_world_size|global_ranks|global_world_sizes)=(?P<value>.*)$"
+)
+GROUP_SUCCEEDED = re.compile(
+    r"worker group successfully finished|Local worker group finished \(WorkerState\.SUCCEEDED\)"
+)
+DONE = re.compile(r"Done waiting for other agents")
+DEATH_SIGNAL = re.compile(r"Received (?P<signal>\d{1,3}|Signals\.\w+) death signal, shutting down workers")
+CHILD_FAILED = re.compile(r"^(?:torch\.distributed\.elastic\.multiprocessing\.errors\.)?ChildFailedError")
+TABLE_RANK = re.compile(r"^\s+rank\s+: (?P<rank>\d{1,9}) \(local_rank: (?P<local>\d{1,9})\)")
+TABLE_EXIT = re.compile(r"^\s+exitcode\s+: (?P<code>-?\d{1,9}) \(pid: (?P<pid>\d{1,10})\)")
+TEE = re.compile(r"^\[[A-Za-z_]\w*?\d+\]:")
+
+TELLING = re.compile(
+    r"CUDA out of memory|CUDA error|NCCL (?:WARN|error)|Watchdog caught|Fatal Python error|Segmentation fault|Bus error"
+    r"|Out of memory|oom-kill|terminate called|No space left on device|Connection (?:closed|reset) by peer"
+    r"|Address already in use|Connection refused|Timed out waiting|monitoredBarrier|TIMED OUT|\bXid\b",
+    re.I,
+)
+"""Lines of worker output, outside a traceback, that are evidence for a cause."""
+
+NOT_TELLING = re.compile(r"^(?:pynvml\.NVML|\[train\])|NVML Shared Library Not Found")
+"""What a machine without GPUs prints at every start."""
