@@ -32,6 +32,8 @@ class Carry:
     high_water_step: int | None = None
     kind: SpanKind = SpanKind.STARTUP
     """On whose account down phases go until the next completed step."""
+    spill: tuple[Claim, ...] = ()
+    """Told phases that reach beyond the region: precedence decides between attempts too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class AttemptPass:
     noticed_at: int | None
     last_activity_at: int | None
     overlays: tuple[Claim, ...]
-    """Every claim that is not of steps, ordered by start: what may be laid over a step."""
+    """Every claim that is not of steps nor excluded, ordered by start: what may be laid over a step."""
 
 
 def attempt_pass(record: AttemptRecord, around: Surroundings, carry: Carry) -> AttemptPass:
@@ -88,6 +90,8 @@ def attempt_pass(record: AttemptRecord, around: Surroundings, carry: Carry) -> A
     last_activity_at = _last_activity(record, blocks, claims, noticed_at)
     queue = [*around.queue, *record.told_queue(around.end)]
     claims += queue
+    claims += carry.spill
+    spill = tuple(claim for claim in claims if claim.end > around.end and not around.is_last)
     modes = [Mode(around.start, carry.kind)]
     if first_step_at is not None:
         modes.append(Mode(max(first_step_at, around.start), SpanKind.OVERHEAD))
@@ -107,17 +111,16 @@ def attempt_pass(record: AttemptRecord, around: Surroundings, carry: Carry) -> A
     elif not around.is_over:
         claims += _live_stall(record, blocks, last_activity_at)
 
-    claims += around.excluded
-    steps = step_claims(blocks, carry.high_water_step)
-    painted = paint([*steps, *claims], around.start, around.end, None, modes)
+    overlays = tuple(sorted(claims, key=lambda claim: (claim.start, claim.end, claim.phase)))
+    steps = step_claims(blocks, carry.high_water_step, overlays)
+    painted = paint([*steps, *claims, *around.excluded], around.start, around.end, None, modes)
     high_water_step = carry.high_water_step
     if blocks:
         high_water_step = max(blocks[-1].last_step, -1 if high_water_step is None else high_water_step)
     kind = modes[-1].kind
     if around.is_over and not around.is_last and kind is SpanKind.OVERHEAD:
         kind = SpanKind.PLANNED
-    overlays = tuple(sorted(claims, key=lambda claim: (claim.start, claim.end)))
-    return AttemptPass(painted, Carry(high_water_step, kind), noticed_at, last_activity_at, overlays)
+    return AttemptPass(painted, Carry(high_water_step, kind, spill), noticed_at, last_activity_at, overlays)
 
 
 def _closed_claim(phase: ToldPhase) -> Claim:

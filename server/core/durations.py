@@ -4,7 +4,7 @@ Rules
 - s* is the exact median duration of steps with no save in flight; κ is the mean duration of steps with one in flight,
   divided by s*. Each attempt's first step belongs to neither.
 - A save is in flight from `started` until it is durable, has failed, or its attempt ended.
-- Phases laid over a step are subtracted from its duration.
+- Phases laid over a step are subtracted from its duration; a window declared out of account is none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rerail.server.core.steps import StepBlock
-from rerail.server.core.timeline import Claim
+from rerail.server.core.timeline import Claim, net_durations
 
 _BUCKET_BITS = 20
 """Coarse buckets of about 1 ms: few enough to walk, narrow enough to sort one."""
@@ -131,7 +131,7 @@ class AttemptSamples:
                 if window.end > block.start
             )
             near_overlays = tuple(
-                (claim.start, claim.end)
+                claim
                 for claim in overlays[
                     bisect_left(overlay_reach, block.start + 1) : bisect_left(overlay_starts, block.end)
                 ]
@@ -167,21 +167,16 @@ def _reach(ends: list[int]) -> list[int]:
     return reach
 
 
-def sample_of(
-    block: StepBlock, windows: Sequence[Window], overlays: Sequence[tuple[int, int]], skip: int
-) -> BlockSample:
+def sample_of(block: StepBlock, windows: Sequence[Window], overlays: Sequence[Claim], skip: int) -> BlockSample:
     """What the steps of one block say; the first `skip` of them are left out."""
-    durations = block.durations()
-    if not windows and not overlays:
+    durations = net_durations(block, overlays)
+    if not windows:
         return BlockSample(tuple(durations[skip:]), 0, 0)
     undisturbed: list[int] = []
     in_flight_ns = in_flight_count = 0
     start = block.start
-    covered = _union(overlays)
-    for index, end in enumerate(block.ends):
+    for index, (end, duration) in enumerate(zip(block.ends, durations, strict=True)):
         if index >= skip:
-            laid_over = sum(max(0, min(end, until) - max(start, since)) for since, until in covered)
-            duration = end - start - laid_over
             if any(window.start < end and window.end > start for window in windows):
                 in_flight_ns += duration
                 in_flight_count += 1
@@ -189,13 +184,3 @@ def sample_of(
                 undisturbed.append(duration)
         start = end
     return BlockSample(tuple(undisturbed), in_flight_ns, in_flight_count)
-
-
-def _union(intervals: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(intervals):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((start, end))
-    return merged

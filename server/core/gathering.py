@@ -101,6 +101,8 @@ class Gathering:
         self._assigned_starts: list[tuple[tuple[str | None, AttemptKey], int]] = []
         self._iterationless: set[tuple[str | None, int, int]] = set()
         self._ordered: list[AttemptRecord] | None = None
+        self._waiting: list[AttemptRecord] = []
+        """Attempts of which only queueing is known: they have not begun."""
 
     # --- taking facts ---
 
@@ -316,9 +318,10 @@ class Gathering:
         self._must_regather = False
 
     def _in_order(self) -> list[AttemptRecord]:
-        if self._ordered is None:
+        if self._ordered is None or self._waiting:
+            self._waiting = [record for record in self.records.values() if record.is_only_queued]
             self._ordered = sorted(
-                self.records.values(),
+                (record for record in self.records.values() if not record.is_only_queued),
                 key=lambda record: (self._job_first_at.get(record.job, 0), record.job or "", record.key),
             )
         return self._ordered
@@ -362,7 +365,7 @@ class Gathering:
         return [records[number] for number in savers]
 
     def queue_intervals(self) -> list[tuple[int, int | None]]:
-        """When the scheduler made the run wait; None for an end that was not told."""
+        """When the run waited with no attempt begun, or the scheduler said so; None for an end that was not told."""
         intervals: list[tuple[int, int | None]] = []
         since: int | None = None
         for at, _, _, fact in sorted(self.run_wide.scheduler, key=lambda entry: entry[:3]):
@@ -374,4 +377,8 @@ class Gathering:
                 since = None
         if since is not None:
             intervals.append((since, None))
-        return intervals
+        for record in self._waiting:
+            intervals.extend(
+                (phase.start, phase.end) for phase in record.phases if phase.start is not None
+            )
+        return sorted(intervals, key=lambda interval: (interval[0], interval[1] or 0))

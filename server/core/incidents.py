@@ -5,6 +5,8 @@ Rules
   ends where the first step above the high-water step begins. A death before that continues the same incident.
 - Its parts are the down phases inside it; `catch_up` is the rest. Excluded time is in neither.
 - Planned restarts are incidents too, marked planned: their cost is shown, rates and rules leave them out.
+- The time to restart is its down phases up to the latest restart that completed a step: what came after a death that
+  no restart followed led nowhere.
 - Its scope is that of the restart that succeeded.
 """
 
@@ -79,9 +81,9 @@ def incident_bounds(attempts: Sequence[Interruption]) -> list[IncidentBounds]:
 
     for attempt in attempts:
         if open_attempts:
+            scope = attempt.scope
             if attempt.first_step_at is not None:
                 restarted_at = attempt.first_step_at
-                scope = attempt.scope
             if attempt.passes_high_water_at is not None:
                 close(attempt.passes_high_water_at)
         if attempt.last_step_end is not None:
@@ -126,19 +128,21 @@ def incident(
     """One incident with its anatomy and cost. `spans` are the run's."""
     end = as_of if bounds.end is None else bounds.end
     by_phase: dict[Phase, int] = {}
-    total = gpu_ns = 0
+    total = restart = gpu_ns = 0
     for span in clipped(spans, bounds.start, end):
         if span.phase is Phase.EXCLUDED:
             continue
         length = span.end - span.start
         total += length
         by_phase[span.phase] = by_phase.get(span.phase, 0) + length
+        if span.phase in DOWN_PHASES and (bounds.restarted_at is None or span.end <= bounds.restarted_at):
+            restart += length
         if capacities.is_known:
             gpu_ns += capacities.gpu_ns(span.start, span.end)
-    restart = sum(length for phase, length in by_phase.items() if phase in DOWN_PHASES)
+    down = sum(length for phase, length in by_phase.items() if phase in DOWN_PHASES)
     parts = [Part(phase.value, by_phase[phase]) for phase in ANATOMY if by_phase.get(phase)]
-    if total > restart or not parts:
-        parts.append(Part(CATCH_UP, total - restart))
+    if total > down or not parts:
+        parts.append(Part(CATCH_UP, total - down))
     return Incident(
         incident_id=f"{run_id}~{bounds.attempts[0]}",
         run_id=run_id,
@@ -153,7 +157,7 @@ def incident(
         verdict=findings.verdict,
         parts=tuple(parts),
         time_to_restart_ns=restart,
-        time_to_recover_ns=total,
+        time_to_recover_ns=None if bounds.end is None else total,
         lost_steps=findings.lost_steps,
         lost_ns=findings.lost_ns,
         lost_gpu_ns=gpu_ns if capacities.is_known else None,

@@ -12,9 +12,9 @@ def recovery_distributions(incidents: Sequence[Incident]) -> tuple[RecoveryDistr
     """Time to recover of the unplanned incidents that recovered, by scope and by cause."""
     groups: dict[tuple[str, str], list[int]] = {}
     for each in incidents:
-        if each.is_planned or each.is_open:
-            continue
         length = each.time_to_recover_ns
+        if each.is_planned or length is None:
+            continue
         scope = "unknown" if each.scope is None else each.scope.value
         groups.setdefault(("scope", scope), []).append(length)
         groups.setdefault(("cause", each.verdict.cause), []).append(length)

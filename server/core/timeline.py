@@ -5,7 +5,8 @@ Rules
   order of `Phase` wins; where there is none, the run is `silent`.
 - Steps at or below the high-water step are `recomputing`, above it `training`. The second pass is the loss, not the
   first: a span that is over never changes its phase, except through a late fact.
-- The part of a step beyond max(10 × the median of the 100 steps before it in its attempt, 30 s) is `stalled`.
+- The part of a step beyond max(10 × the median of the 100 steps before it in its attempt, 30 s) is `stalled`. Phases
+  laid over a step are not part of its duration; an attempt's first step has nothing to be measured by.
 - A down phase is on the account of whatever it followed: a fault (from its detection to the start of the next
   completed step), a planned stop, or nothing yet (start-up).
 
@@ -100,12 +101,17 @@ def stall_limit_ns(durations_before: Sequence[int]) -> int:
     return max(STALL_FACTOR * median, STALL_FLOOR_NS)
 
 
-def step_claims(blocks: Sequence[StepBlock], high_water_step: int | None) -> list[Claim]:
-    """Claims of an attempt's completed steps: recomputing up to the high-water step, training above, stalls cut out."""
+def step_claims(
+    blocks: Sequence[StepBlock], high_water_step: int | None, overlays: Sequence[Claim] = ()
+) -> list[Claim]:
+    """Claims of an attempt's completed steps: recomputing up to the high-water step, training above, stalls cut out.
+
+    `overlays` are phases laid over steps, ordered by start; their time is not part of a step's duration.
+    """
     claims: list[Claim] = []
     for index, block in enumerate(blocks):
         if block.longest_ns > STALL_FLOOR_NS:
-            pieces = _split_stalls(blocks, index)
+            pieces = _split_stalls(blocks, index, overlays)
         else:
             pieces = [(block.start, block.end, False)]
         boundary = block.start
@@ -122,28 +128,72 @@ def step_claims(blocks: Sequence[StepBlock], high_water_step: int | None) -> lis
     return claims
 
 
-def _split_stalls(blocks: Sequence[StepBlock], index: int) -> list[tuple[int, int, bool]]:
+def _split_stalls(
+    blocks: Sequence[StepBlock], index: int, overlays: Sequence[Claim]
+) -> list[tuple[int, int, bool]]:
+    """`(start, end, is a stall)` pieces of a block. An attempt's first step has nothing to be measured by."""
     block = blocks[index]
     before: list[int] = []
     for earlier in reversed(blocks[:index]):
-        before = earlier.durations()[-STALL_MEMORY:] + before
+        before = net_durations(earlier, overlays)[-STALL_MEMORY:] + before
         if len(before) >= STALL_MEMORY:
             break
     pieces: list[tuple[int, int, bool]] = []
     start = piece_start = block.start
-    for end in block.ends:
-        duration = end - start
-        if duration > STALL_FLOOR_NS:
-            limit = stall_limit_ns(before)
-            if duration > limit:
-                pieces.append((piece_start, start + limit, False))
-                pieces.append((start + limit, end, True))
+    for end, duration in zip(block.ends, net_durations(block, overlays), strict=True):
+        if before and duration > STALL_FLOOR_NS:
+            excess = duration - stall_limit_ns(before)
+            if excess > 0:
+                stalled_from = _back_from(end, excess, start, overlays)
+                pieces.append((piece_start, stalled_from, False))
+                pieces.append((stalled_from, end, True))
                 piece_start = end
         before.append(duration)
         start = end
     if piece_start < block.end:
         pieces.append((piece_start, block.end, False))
     return pieces
+
+
+def union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Overlapping intervals joined, in order."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(intervals):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def net_durations(block: StepBlock, overlays: Iterable[Claim]) -> list[int]:
+    """Length of each step of a block in ns, without the phases laid over it."""
+    covered = union(
+        (claim.start, claim.end) for claim in overlays if claim.end > block.start and claim.start < block.end
+    )
+    if not covered:
+        return block.durations()
+    lengths = []
+    start = block.start
+    for end in block.ends:
+        laid_over = sum(max(0, min(end, until) - max(start, since)) for since, until in covered)
+        lengths.append(end - start - laid_over)
+        start = end
+    return lengths
+
+
+def _back_from(end: int, length: int, limit: int, overlays: Iterable[Claim]) -> int:
+    """The instant from which `length` of uncovered time is left until `end`; not before `limit`."""
+    at = end
+    for since, until in reversed(union((claim.start, claim.end) for claim in overlays)):
+        if until <= limit or since >= at:
+            continue
+        uncovered = at - min(until, at)
+        if uncovered >= length:
+            break
+        length -= uncovered
+        at = max(since, limit)
+    return max(at - length, limit)
 
 
 def paint(claims: Iterable[Claim], start: int, end: int, attempt: int | None, modes: Sequence[Mode]) -> Painted:

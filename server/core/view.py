@@ -231,12 +231,14 @@ class Incident:
     is_planned: bool
     is_open: bool
     scope: Scope | None
-    """Of the restart that succeeded."""
+    """Of the restart that succeeded; of an open incident, of the latest one."""
     verdict: Verdict
     parts: tuple[Part, ...]
-    """Sums to `time_to_recover_ns`."""
+    """Sums to `time_to_recover_ns`; of an open incident, to the time it has taken so far."""
     time_to_restart_ns: int
-    time_to_recover_ns: int
+    """Down phases up to the latest restart that completed a step; so far, while there is none."""
+    time_to_recover_ns: int | None
+    """None while it is open: the ground is not regained."""
     lost_steps: int
     lost_ns: int
     """First-pass time of the steps that had to be redone."""
@@ -250,6 +252,11 @@ class Incident:
     def failed_relaunches(self) -> int:
         """Attempts that ended before they had passed the ground lost."""
         return len(self.attempts) - 1
+
+    @property
+    def so_far_ns(self) -> int:
+        """What its parts sum to: the time to recover, or what has passed of it."""
+        return sum(part.length_ns for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
