@@ -50,6 +50,13 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
                 raise SchemaError(f"the migration would leave {len(broken)} rows without the rows they belong to")
 
 
+def older() -> tuple[str, ...]:
+    """Versions that came before this program's."""
+    with as_file(files("rerail.migrations")) as directory:
+        scripts = ScriptDirectory.from_config(_config(str(directory))).walk_revisions()
+        return tuple(script.revision for script in scripts if script.revision != newest())
+
+
 def check(engine: Engine) -> None:
     """Raises `SchemaError`, with what to do, unless the database stands at this program's version."""
     stands = current(engine)

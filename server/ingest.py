@@ -61,6 +61,11 @@ class Ingest:
         if self._thread is not None:
             self._thread.join()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the writer lives."""
+        return self._thread is not None and self._thread.is_alive()
+
     def submit(self, batch: Batch) -> Future[Receipt]:
         """A receipt, once the batch is committed. Raises RefusedRequestError (429) when too much waits already."""
         fact_count = sum(len(stated.rows) for stated in batch.stated)

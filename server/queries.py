@@ -2,32 +2,60 @@
 
 Rules
 - Plain and synchronous: call it from a thread, never on an event loop.
-- A run or incident that is not known raises `NotFound`; a range that is empty gives an empty result.
-- Reads a consistent snapshot; never waits for a writer.
+- A run or incident that is not known raises `NotFoundError`; a range that is empty gives an empty result.
+- Each call reads committed state and never waits for a writer.
+- Whoever asks about the past (`as_of`) gets the run as its facts up to that instant tell it, folded afresh.
+- What a picture cannot show is left out, and the result says how much.
 """
 
 from __future__ import annotations
 
-from rerail.server.core.view import RunView
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from rerail.server.core.fold import RunFold
+from rerail.server.core.goodput import account, sliding
+from rerail.server.core.view import Account, Attempt, Incident, RunView, Span
+from rerail.server.errors import NotFoundError
 from rerail.server.query_results import (
+    AttemptMark,
     Changes,
     EmitterRow,
     IncidentPage,
     IncidentView,
     RefusedPage,
     RunPage,
+    RunRow,
     Spans,
     StorageFigures,
     Timeline,
 )
+from rerail.server.store import Store
+from rerail.server.store.run_rows import mark_of
+from rerail.server.thinning import binned, clipped, thinned_points
 
+NotFound = NotFoundError
+"""What a page catches; raised for a run or an incident that is not known."""
 
-class NotFound(LookupError):
-    """No such run or incident."""
+MOST_SPANS = 1500
+"""Up to this many, a range is drawn as exact spans."""
+
+MOST_MARKS = 200
+"""Attempts, checkpoints or incidents in one timeline, each."""
+
+MOST_SLIDING = 400
+SECOND = 10**9
 
 
 class Queries:
     """Reads of one store. Safe to share between threads."""
+
+    def __init__(self, store: Store, clock: Callable[[], int] = time.time_ns) -> None:
+        self._store = store
+        self._clock = clock
+
+    # --- runs -------------------------------------------------------------------------------------------------------
 
     def runs(
         self,
@@ -38,16 +66,65 @@ class Queries:
         offset: int = 0,
         limit: int = 50,
     ) -> RunPage:
-        """Runs whose id, name, project or labels hold every word of `search`; `sort` is a field of `RunRow`."""
-        raise NotImplementedError
+        """Runs whose id, name, project or labels hold every word of `search`; `sort` is a field of `RunRow`.
+
+        Raises ValueError for a field that cannot be sorted by.
+        """
+        return self._store.run_rows(search, state, sort, descending, offset, limit)
+
+    def run_row(self, run_id: str) -> RunRow:
+        """One run as a list shows it, with the error of its last derivation."""
+        row = self._store.run_row(run_id)
+        if row is None:
+            raise NotFoundError("run", run_id)
+        return row
 
     def run(self, run_id: str, as_of: int | None = None) -> RunView:
-        """The run now, or as it was known by the facts up to `as_of`."""
-        raise NotImplementedError
+        """The run as it was derived last, or as its facts up to `as_of` tell it."""
+        if as_of is not None:
+            return self._fold(run_id, as_of)[0]
+        saved = self._store.view(run_id)
+        if saved is not None:
+            return saved[0]
+        # Its facts are in and its first view is not made yet: make it here rather than deny that the run exists.
+        return self._fold(run_id, self._clock())[0]
 
-    def spans(self, run_id: str, start: int | None = None, end: int | None = None, max_spans: int = 1500) -> Spans:
+    def window(self, run_id: str, start: int, end: int, as_of: int | None = None) -> Account:
+        """Where the time of `[start, end)` went."""
+        if as_of is not None:
+            return account(self._fold(run_id, as_of)[1], start, end)
+        self._known(run_id)
+        return account(self._store.spans(run_id, start, end), start, end)
+
+    def _known(self, run_id: str) -> RunView:
+        return self.run(run_id)
+
+    def _fold(self, run_id: str, as_of: int) -> tuple[RunView, Sequence[Span]]:
+        """The run from the facts that had happened by `as_of`, by the emitters' corrected clocks."""
+        log = self._store.log(run_id)
+        offsets = {row.emitter: row.clock_offset_ns or 0 for row in self._store.emitters(run_id)}
+        facts = [fact for fact in log.facts if fact.at - offsets.get(fact.emitter, 0) <= as_of]
+        if not facts:
+            raise NotFoundError("run", run_id)
+        fold = RunFold(run_id)
+        fold.add(facts)
+        view = fold.view(as_of, duplicates=log.duplicates, rejected=log.rejected)
+        return view, fold.spans
+
+    # --- timeline ---------------------------------------------------------------------------------------------------
+
+    def spans(
+        self, run_id: str, start: int | None = None, end: int | None = None, max_spans: int = MOST_SPANS
+    ) -> Spans:
         """Spans of a range: exact, or `max_spans` bins of shares where there are more."""
-        raise NotImplementedError
+        start, end = self._range(self._known(run_id), start, end)
+        return self._spans(self._store.spans(run_id, start, end), start, end, max_spans, max_spans)
+
+    def _spans(self, found: Sequence[Span], start: int, end: int, max_spans: int, bin_count: int) -> Spans:
+        inside = clipped(found, start, end)
+        if len(inside) <= max_spans:
+            return Spans(start, end, spans=inside, span_count=len(inside))
+        return Spans(start, end, bins=binned(inside, start, end, bin_count), span_count=len(inside))
 
     def timeline(
         self,
@@ -58,28 +135,153 @@ class Queries:
         window_ns: int | None = None,
     ) -> Timeline:
         """Everything a timeline picture of `width_px` needs; None means the run's whole life, and a fitting window."""
-        raise NotImplementedError
+        view = self._known(run_id)
+        start, end = self._range(view, start, end)
+        width_px = min(max(width_px, 50), 2000)
+        if window_ns is None:
+            window_ns = fitting_window(end - start)
+        found = self._store.spans(run_id, min(start, start - window_ns), end)
+        attempts = [mark_of_attempt(entry) for entry in view.attempts if _touches(entry, start, end)]
+        checkpoints = [entry for entry in view.checkpoints if _saved_in(entry, start, end)]
+        incidents = [entry for entry in view.incidents if _touches(entry, start, end)]
+        points = self._store.step_points(run_id, start, end)
+        shown_points = thinned_points(points, min(width_px, 1200))
+        left_out = tuple(
+            (name, len(all_of_them) - shown)
+            for name, all_of_them, shown in (
+                ("attempts", attempts, min(len(attempts), MOST_MARKS)),
+                ("checkpoints", checkpoints, min(len(checkpoints), MOST_MARKS)),
+                ("incidents", incidents, min(len(incidents), MOST_MARKS)),
+                ("step_points", points, len(shown_points)),
+            )
+            if len(all_of_them) > shown
+        )
+        return Timeline(
+            run_id=run_id,
+            as_of=view.as_of,
+            run_started_at=view.started_at,
+            run_ended_at=view.ended_at,
+            start=start,
+            end=end,
+            spans=self._spans(found, start, end, MOST_SPANS, min(width_px, MOST_SPANS)),
+            attempts=tuple(attempts[-MOST_MARKS:]),
+            checkpoints=tuple(replace(entry, location=None) for entry in checkpoints[-MOST_MARKS:]),
+            incidents=tuple(mark_of(entry) for entry in incidents[-MOST_MARKS:]),
+            window_ns=window_ns,
+            sliding=sliding(found, window_ns, _instants(view, start, end, min(width_px // 3, MOST_SLIDING))),
+            step_points=shown_points,
+            left_out=left_out,
+        )
+
+    def _range(self, view: RunView, start: int | None, end: int | None) -> tuple[int, int]:
+        """A range, with the run's life where an edge is not given. Raises ValueError where it ends before it starts."""
+        lived_from = view.started_at if view.started_at is not None else view.as_of
+        lived_to = view.ended_at if view.ended_at is not None else view.as_of
+        start = lived_from if start is None else start
+        end = max(lived_to, start) if end is None else end
+        if end < start:
+            raise ValueError("the range ends before it starts")
+        return start, end
+
+    # --- incidents --------------------------------------------------------------------------------------------------
 
     def incident(self, incident_id: str) -> IncidentView:
         """One incident with its attempts, neighbours and config."""
-        raise NotImplementedError
+        incident = self._store.incident(incident_id)
+        if incident is None:
+            raise NotFoundError("incident", incident_id)
+        view = self.run(incident.run_id)
+        numbers = [entry.incident_id for entry in view.incidents]
+        position = numbers.index(incident_id) if incident_id in numbers else None
+        interrupted = set(incident.attempts)
+        last = max(interrupted, default=-1)
+        around = tuple(entry for entry in view.attempts if entry.number in interrupted or entry.number == last + 1)
+        return IncidentView(
+            incident=incident,
+            run=self.run_row(incident.run_id),
+            attempts=around,
+            previous=mark_of(view.incidents[position - 1]) if position else None,
+            next=(
+                mark_of(view.incidents[position + 1])
+                if position is not None and position + 1 < len(view.incidents)
+                else None
+            ),
+            config=next((entry.config for entry in around if entry.number in interrupted), None),
+            config_after=next((entry.config for entry in around if entry.number == last + 1), None),
+        )
 
     def incidents(self, run_id: str | None = None, offset: int = 0, limit: int = 100) -> IncidentPage:
         """Incidents of one run, or of all; newest first."""
-        raise NotImplementedError
+        if run_id is not None:
+            self._known(run_id)
+        marks, total = self._store.incident_marks(run_id, offset, limit)
+        return IncidentPage(marks, total)
+
+    # --- data -------------------------------------------------------------------------------------------------------
 
     def emitters(self, run_id: str) -> tuple[EmitterRow, ...]:
         """Who stated facts about a run."""
-        raise NotImplementedError
+        found = self._store.emitters(run_id)
+        if not found:
+            raise NotFoundError("run", run_id)
+        return found
 
     def refused(self, run_id: str | None = None, offset: int = 0, limit: int = 100) -> RefusedPage:
         """Lines that were refused, newest first."""
-        raise NotImplementedError
+        return self._store.refused(run_id, offset, limit)
 
     def storage(self) -> StorageFigures:
         """What the database holds and how far the views are behind."""
-        raise NotImplementedError
+        figures = self._store.storage()
+        if figures.oldest_waiting_ns is None:
+            return figures
+        return replace(figures, oldest_waiting_ns=max(0, self._clock() - figures.oldest_waiting_ns))
 
     def changes_since(self, cursor: int | None = None, limit: int = 1000) -> Changes:
         """Runs that changed since `cursor`; with None just the cursor of now."""
-        raise NotImplementedError
+        if cursor is None:
+            return Changes(self._store.newest_revision(), ())
+        return Changes(*self._store.changes_since(cursor, limit))
+
+
+def fitting_window(range_ns: int) -> int:
+    """A sliding window that shows something in a range of this length: a twentieth of it, on a round step."""
+    wanted = range_ns // 20
+    return next((seconds * SECOND for seconds in _WINDOWS if seconds * SECOND >= wanted), _WINDOWS[-1] * SECOND)
+
+
+_WINDOWS = (60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400, 3 * 86_400, 7 * 86_400, 30 * 86_400)
+
+
+def _instants(view: RunView, start: int, end: int, count: int) -> tuple[int, ...]:
+    """Evenly spaced instants of the part of a range that the run lived through, its end included."""
+    first = start if view.started_at is None else max(start, view.started_at)
+    last = min(end, view.as_of if view.ended_at is None else view.ended_at)
+    if last <= first or count < 1:
+        return ()
+    return tuple(first + (last - first) * index // count for index in range(1, count + 1))
+
+
+def _touches(entry: Attempt | Incident, start: int, end: int) -> bool:
+    return entry.started_at <= end and (entry.ended_at is None or entry.ended_at >= start)
+
+
+def _saved_in(entry, start: int, end: int) -> bool:
+    moments = [at for at in (entry.started_at, entry.captured_at, entry.durable_at, entry.failed_at) if at is not None]
+    return bool(moments) and min(moments) <= end and max(moments) >= start
+
+
+def mark_of_attempt(attempt: Attempt) -> AttemptMark:
+    """An attempt as timelines draw it."""
+    return AttemptMark(
+        number=attempt.number,
+        started_at=attempt.started_at,
+        ended_at=attempt.ended_at,
+        scope=attempt.scope,
+        outcome=attempt.outcome,
+        is_interrupted=attempt.is_interrupted,
+        is_planned=attempt.is_planned,
+        first_step=attempt.first_step,
+        last_step=attempt.last_step,
+        resumed_from_step=attempt.resumed_from_step,
+    )

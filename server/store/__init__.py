@@ -155,7 +155,7 @@ class Store(Protocol):
         """Facts of a run since `after_ingest`, in the order of `(ingest, emitter, seq)`. Empty for an unknown run."""
 
     def claim_due(self, now: int, limit: int, lease_ns: int) -> tuple[DueRun, ...]:
-        """Runs with new facts or whose time has come; nobody else gets them until the lease is over or they are saved."""
+        """Runs with new facts or whose time has come; nobody else gets them until saved, or until the lease is over."""
 
     def save(self, derived: DerivedRun, next_due_at: int | None) -> int:
         """Save a view and what belongs to it; its revision. Due again at `next_due_at`, at once where facts came since.

@@ -4,8 +4,8 @@ Rules
 - One view is saved with its spans, step points and incidents in one transaction, so a page never mixes two states.
 - Only what changed is written: the blocks from the first unsettled one on, and the incidents that differ.
 - A view that has seen less of the log than the stored one is dropped: its worker was overtaken.
-- `dirty_run` is both the queue of runs with new facts (`due_at` 0) and the clock of open runs. A claim is a lease: the run
-  of a worker that died comes back when it is over.
+- `dirty_run` is both the queue of runs with new facts (`due_at` 0) and the clock of open runs. A claim is a lease: the
+  run of a worker that died comes back when it is over.
 - Every saved view takes the next number of one counter as its revision, late in the transaction, so revisions become
   visible in their order and "what changed since" misses nothing.
 """

@@ -1,7 +1,7 @@
 """Documents: derived results to bytes and back, without loss.
 
 Rules
-- The dataclasses of `core/view.py` are written as they are: JSON by their field names, compressed where it pays. A field
+- The dataclasses of `core/view.py` are written as they are: JSON by their field names, compressed. A field
   added with a default reads back from an older document; any other change needs `rerail replay`.
 - Spans and step points are kept in blocks, so that a live run rewrites its tail and not its history.
 """

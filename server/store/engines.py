@@ -48,9 +48,8 @@ def normalised(database_url: str) -> str:
         raise SettingsError(f"database address {database_url!r} cannot be read: {error}") from None
     if url.drivername in ("postgresql", "postgres"):
         url = url.set(drivername="postgresql+psycopg")
-    elif url.drivername == "sqlite":
-        if not url.database or url.database == ":memory:":
-            raise SettingsError("an SQLite database needs a file: sqlite:///path/to/rerail.sqlite3")
+    elif url.drivername == "sqlite" and (not url.database or url.database == ":memory:"):
+        raise SettingsError("an SQLite database needs a file: sqlite:///path/to/rerail.sqlite3")
     if url.drivername not in ("sqlite", "postgresql+psycopg"):
         raise SettingsError(f"database address {database_url!r}: only sqlite:/// and postgresql:// are supported")
     return url.render_as_string(hide_password=False)
@@ -84,7 +83,7 @@ def read_engine(database_url: str) -> Engine:
 
 
 def migration_engine(database_url: str) -> Engine:
-    """Connections for schema changes: SQLite keeps foreign keys off in them, or a table rebuild cascades its deletes."""
+    """Connections for schema changes: SQLite keeps foreign keys off, or a table rebuild cascades its deletes."""
     if _is_sqlite(database_url):
         Path(make_url(database_url).database or "").expanduser().parent.mkdir(parents=True, exist_ok=True)
         pragmas = ("PRAGMA journal_mode=WAL", "PRAGMA busy_timeout=60000", "PRAGMA foreign_keys=OFF")

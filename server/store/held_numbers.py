@@ -1,7 +1,8 @@
 """Held numbers: which sequence numbers of one emitter are in the log, as ranges.
 
 Rules
-- A number is taken once. Taking it again is a duplicate and changes nothing, so a batch may be sent any number of times.
+- A number is taken once. Taking it again is a duplicate and changes nothing, so a batch may be sent any
+  number of times.
 - Kept as touching-free, ordered, closed ranges: an emitter that loses nothing is one range for its whole life.
 """
 

@@ -1,8 +1,8 @@
 """Rows: facts to rows of the log and back, without loss.
 
 Rules
-- What every row of a table has stands in columns; the rest is one JSON object in the words of the wire format, so a fact
-  that this version does not understand is kept and read back as it came.
+- What every row of a table has stands in columns; the rest is one JSON object in the words of the wire format, so a
+  fact that this version does not understand is kept and read back as it came.
 - Payloads are ASCII JSON: NUL and odd characters are escapes in it.
 - The intake's fast path (`decoding.py`) writes the same rows without building the fact first; a property test holds the
   two together.

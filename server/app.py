@@ -1,0 +1,108 @@
+"""App: one ASGI application out of the parts, and the threads that live and end with it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+import rerail
+from rerail.server.api.answers import add_error_answers, refusal, respond
+from rerail.server.api.documentation import documentation_router
+from rerail.server.api.events import events_router
+from rerail.server.api.intake import intake_router
+from rerail.server.api.reads import EncodedRunIds, reads_router
+from rerail.server.errors import StoreAwayError
+from rerail.server.ingest import Ingest
+from rerail.server.projector import Projector
+from rerail.server.queries import Queries
+from rerail.server.settings import Role, Settings
+from rerail.server.store import open_store
+
+logger = logging.getLogger(__name__)
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The application for these settings. Its database must be prepared; its threads start with its lifespan."""
+    store = open_store(settings.database_url)
+    ingest = Ingest(store)
+    projector = Projector(store) if settings.role in (Role.ALL, Role.WORKER) else None
+    queries = Queries(store)
+    closing = asyncio.Event()
+
+    @asynccontextmanager
+    async def lifespan(_api: FastAPI) -> AsyncIterator[None]:
+        ingest.start()
+        if projector is not None:
+            projector.start()
+        try:
+            yield
+        finally:
+            closing.set()
+            # Facts first: what was answered with 200 is committed, what waits is still written.
+            await run_in_threadpool(ingest.close)
+            if projector is not None:
+                await run_in_threadpool(projector.close)
+            store.close()
+
+    api = FastAPI(
+        title="rerail",
+        version=rerail.__version__,
+        description="What every restart of a training run cost, and why.",
+        openapi_url="/api/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    api.state.queries = queries
+    add_error_answers(api)
+    api.add_middleware(EncodedRunIds)
+
+    @api.get("/healthz", tags=["operations"], summary="Whether facts can be taken and views are made")
+    def healthz(request: Request) -> Response:
+        try:
+            revision = queries.changes_since(None).cursor
+        except StoreAwayError as error:
+            return refusal(503, "database_away", f"the database does not answer: {error}", "see rerail doctor")
+        stopped = [
+            name for name, part in (("writer", ingest), ("projector", projector)) if part and not part.is_running
+        ]
+        if stopped:
+            return refusal(503, "stopped", f"{' and '.join(stopped)} stopped", "restart the server; its log says why")
+        return respond(request, {"status": "ok", "version": rerail.__version__, "revision": revision})
+
+    if settings.role in (Role.ALL, Role.WEB):
+        api.include_router(intake_router(ingest, settings.token))
+        api.include_router(events_router(queries, closing))
+        api.include_router(reads_router(queries))
+        api.include_router(documentation_router(api))
+        _add_unknown_paths(api)
+        _attach_pages(api, queries, settings)
+    return api
+
+
+def _add_unknown_paths(api: FastAPI) -> None:
+    """The pages answer every unknown GET with 200 and their shell; under /api that would hide a wrong address."""
+
+    @api.api_route(
+        "/api/{rest:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"], include_in_schema=False
+    )
+    def unknown(request: Request, rest: str) -> Response:
+        message = f"there is no {request.method} /api/{rest}"
+        return refusal(404, "unknown_path", message, "see /api/docs for what there is")
+
+
+def _attach_pages(api: FastAPI, queries: Queries, settings: Settings) -> None:
+    try:
+        from rerail.ui.app import attach
+    except ModuleNotFoundError as error:
+        # Without their extra the API serves alone. Anything else that is missing is a broken install.
+        if error.name is None or not (error.name.startswith(("dash", "plotly")) or error.name == "rerail.ui.app"):
+            raise
+        logger.warning("no pages: %s is not installed; pip install 'rerail[ui]' brings them", error.name)
+        return
+    attach(api, queries, settings)

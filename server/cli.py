@@ -1,0 +1,149 @@
+"""The `rerail` command: the same words and figures as the pages.
+
+Rules
+- The base install has no dependencies, so this file imports none: a command that needs an extra says which one.
+- Every reading command takes `--json`; its shape is documented and stable. Everything else goes to standard error.
+- Exit codes: 0 done, 1 could not be done (the last line says why and what to do), 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+
+import rerail
+
+EXTRAS = {
+    "alembic": "server", "fastapi": "server", "msgspec": "server", "sqlalchemy": "server", "starlette": "server",
+    "uvicorn": "server", "zstandard": "server", "psycopg": "postgres", "dash": "ui", "plotly": "ui",
+}  # fmt: skip
+"""Which extra brings a module."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit code."""
+    parser = _parser()
+    parsed = parser.parse_args(arguments)
+    if not hasattr(parsed, "run"):
+        parser.print_help()
+        return 2
+    try:
+        return parsed.run(parsed)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`); silence is what it asked for.
+        sys.stderr.close()
+        return 0
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").split(".")[0])
+        if extra is None:
+            raise
+        wanted = "ui" if parsed.command == "serve" and extra == "server" else extra
+        return _fail(f"rerail {parsed.command} needs: pip install 'rerail[{wanted}]'  ({error.name} is not installed)")
+    except Exception as error:
+        if not _is_ours(error):
+            raise
+        return _fail(f"rerail {parsed.command}: {error}")
+
+
+def _is_ours(error: Exception) -> bool:
+    from rerail.server.errors import RerailError
+
+    return isinstance(error, RerailError)
+
+
+def _fail(sentence: str) -> int:
+    print(sentence, file=sys.stderr)
+    return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rerail",
+        description="What every restart of a training run cost, and why.",
+        epilog="Settings may also come from RERAIL_… variables or rerail.toml; flags win.",
+    )
+    parser.add_argument("--version", action="version", version=f"rerail {rerail.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+
+    serve = _command(commands, "serve", "the server: intake, API, pages, and what derives the figures", "serving:serve")
+    serve.add_argument("--host", help="address to listen on (default 127.0.0.1)")
+    serve.add_argument("--port", type=int, help="port to listen on (default 8765)")
+    serve.add_argument("--role", choices=("all", "web", "worker"), help="take facts and answer, derive, or both")
+
+    facts = _command(commands, "import", "past facts into runs; again changes nothing", "importing:import_facts")
+    facts.add_argument(
+        "format", choices=("facts",), metavar="FORMAT", help="facts: JSON lines as docs/facts.md has them"
+    )
+    facts.add_argument("paths", nargs="+", metavar="PATH", help="files, .gz too; - is standard input")
+    facts.add_argument("--run", dest="run_id", metavar="RUN", help="import into this run, whatever the lines say")
+    facts.add_argument("--stdout", action="store_true", help="show the facts instead of keeping them")
+    facts.add_argument("--url", help="send to this server instead of writing to the database")
+    facts.add_argument("--token", help="token of that server")
+
+    runs = _reading(commands, "runs", "the runs that are known", "showing:show_runs")
+    runs.add_argument("search", nargs="*", help="words of a run's id, name, project or labels")
+    runs.add_argument("--state", choices=("alive", "silent", "ended"))
+    runs.add_argument("--sort", default="last_heard_at", help="a field of the list")
+    runs.add_argument("--limit", type=int, default=50)
+
+    show = _reading(commands, "show", "the figures of a run", "showing:show_run")
+    show.add_argument("run_id", metavar="RUN")
+    show.add_argument("--as-of", metavar="T", help="as known at T: ISO 8601, seconds or nanoseconds since 1970")
+    show.add_argument("--window", nargs=2, metavar=("A", "B"), help="the figures of this window only")
+
+    incidents = _reading(commands, "incidents", "the incidents of a run, newest first", "showing:show_incidents")
+    incidents.add_argument("run_id", metavar="RUN")
+    incidents.add_argument("--limit", type=int, default=100)
+
+    incident = _reading(commands, "incident", "one incident and why it happened", "showing:show_incident")
+    incident.add_argument("incident_id", metavar="ID")
+
+    _command(commands, "replay", "derive every run from its facts again; must change nothing", "operating:replay")
+
+    database = commands.add_parser("db", help="the database")
+    database_commands = database.add_subparsers(dest="db_command", metavar="COMMAND", required=True)
+    _command(database_commands, "upgrade", "bring the database to this version", "operating:upgrade")
+
+    doctor = _command(commands, "doctor", "check the installation and say how to mend it", "operating:doctor")
+    doctor.add_argument("--json", action="store_true", help="as JSON")
+
+    _add_collectors(commands)
+    return parser
+
+
+def _command(commands: argparse._SubParsersAction, name: str, summary: str, target: str) -> argparse.ArgumentParser:
+    """A command that lives in `rerail.server.commands.<module>:<function>`, imported when it runs."""
+    parser = commands.add_parser(name, help=summary, description=summary)
+    parser.add_argument("--database-url", help="sqlite:///path or postgresql://user@host/name")
+    parser.add_argument("--config", help="settings file (TOML)")
+    parser.set_defaults(run=_lazily(target))
+    return parser
+
+
+def _reading(commands: argparse._SubParsersAction, name: str, summary: str, target: str) -> argparse.ArgumentParser:
+    parser = _command(commands, name, summary, target)
+    parser.add_argument("--json", action="store_true", help="as JSON, in the words of docs/facts.md")
+    return parser
+
+
+def _lazily(target: str) -> Callable[[argparse.Namespace], int]:
+    module, function = target.split(":")
+
+    def run(parsed: argparse.Namespace) -> int:
+        return getattr(importlib.import_module(f"rerail.server.commands.{module}"), function)(parsed)
+
+    return run
+
+
+def _add_collectors(commands: argparse._SubParsersAction) -> None:
+    try:
+        collectors = importlib.import_module("rerail.collectors.commands")
+    except ModuleNotFoundError as error:
+        if error.name != "rerail.collectors.commands":
+            raise
+        return
+    collectors.add_commands(commands)

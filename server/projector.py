@@ -1,0 +1,148 @@
+"""Projector: facts to views, run by run, as they come and as time passes.
+
+Rules
+- A run is derived from its facts alone. What is held in memory (the folds) only saves work: lost, it is made again from
+  the log, and the result is the same.
+- An open run is due again without new facts, because silence, ages and steps at risk move with the clock: every second
+  while it is heard, more and more rarely (1 % of the silence) when it is not.
+- An error of one run is noted at that run, shown, and tried again later; the others go on.
+- Any number of projectors may work on one database: a claim is a lease.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from rerail.server.core.fold import RunFold
+from rerail.server.core.view import RunState, RunView, StepPoint
+from rerail.server.errors import StoreAwayError
+from rerail.server.store import DerivedRun, DueRun, Store
+
+logger = logging.getLogger(__name__)
+
+SECOND = 10**9
+LEASE_NS = 120 * SECOND
+HELD_FOLDS = 256
+"""Folds kept in memory; the least recently used one goes first."""
+
+RETRY_AFTER_NS = 60 * SECOND
+IDLE_SECONDS = 0.2
+
+
+@dataclass(slots=True)
+class _Held:
+    """A fold and what of it is in the store."""
+
+    fold: RunFold
+    upto_ingest: int = 0
+    revision: int | None = None
+    step_points: Sequence[StepPoint] = field(default_factory=tuple)
+
+
+class Projector:
+    """Derives the runs of one store that are due."""
+
+    def __init__(self, store: Store, clock: Callable[[], int] = time.time_ns, held_folds: int = HELD_FOLDS) -> None:
+        self._store = store
+        self._clock = clock
+        self._held: OrderedDict[str, _Held] = OrderedDict()
+        self._held_folds = held_folds
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to derive in a thread of its own."""
+        self._thread = threading.Thread(target=self._run_forever, name="rerail-projector", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Finish the run at hand, then stop."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread lives."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def _run_forever(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                done = self.derive_due()
+            except StoreAwayError as error:
+                logger.warning("the database is away: %s", error)
+                done = 0
+                self._stopping.wait(2)
+            except Exception:
+                logger.exception("the projector could not take its next runs")
+                done = 0
+                self._stopping.wait(2)
+            if not done:
+                self._stopping.wait(IDLE_SECONDS)
+
+    def derive_due(self, limit: int = 32) -> int:
+        """Derive the runs that are due now; how many there were."""
+        due = self._store.claim_due(self._clock(), limit, LEASE_NS)
+        for run in due:
+            self._derive(run)
+        return len(due)
+
+    def _derive(self, due: DueRun) -> None:
+        try:
+            self._project(due.run)
+        except StoreAwayError:
+            self._held.pop(due.run, None)
+            raise
+        except Exception as error:
+            # A bug in one run's derivation must not stop the others. It is shown at the run, and the fold is dropped
+            # because nobody knows what state it is in.
+            logger.exception("run %s could not be derived", due.run)
+            self._held.pop(due.run, None)
+            self._store.save_error(due.run, f"{type(error).__name__}: {error}", self._clock() + RETRY_AFTER_NS)
+
+    def _project(self, run: str) -> None:
+        held = self._held.pop(run, None) or _Held(RunFold(run))
+        log = self._store.log(run, held.upto_ingest)
+        if log.facts:
+            held.fold.add(log.facts)
+        as_of = self._clock()
+        view = held.fold.view(as_of, duplicates=log.duplicates, rejected=log.rejected)
+        points = tuple(held.fold.step_points)
+        derived = DerivedRun(
+            view=view,
+            upto_ingest=log.upto_ingest,
+            spans=held.fold.spans,
+            step_points=points,
+            settled_spans=held.fold.settled_spans,
+            settled_step_points=_equal_length(held.step_points, points),
+            base_revision=held.revision,
+        )
+        held.revision = self._store.save(derived, next_due_at(view, as_of))
+        held.upto_ingest = log.upto_ingest
+        held.step_points = points
+        self._held[run] = held
+        while len(self._held) > self._held_folds:
+            self._held.popitem(last=False)
+
+
+def next_due_at(view: RunView, now: int) -> int | None:
+    """When a view has to be made again without new facts; None for a run that is over."""
+    if view.state is RunState.ENDED:
+        return None
+    heard = view.last_heard_at if view.last_heard_at is not None else view.started_at
+    silence = 0 if heard is None else max(0, now - heard)
+    return now + max(SECOND, silence // 100)
+
+
+def _equal_length(before: Sequence[StepPoint], now: Sequence[StepPoint]) -> int:
+    """How many leading points are the same."""
+    shorter = min(len(before), len(now))
+    if before[:shorter] == now[:shorter]:
+        return shorter
+    return next(index for index in range(shorter) if before[index] != now[index])
