@@ -26,11 +26,13 @@ import time
 from dataclasses import dataclass, replace
 
 _OUTER = re.compile(
-    r"^(?:<[np]\d+> )?(?:(?P<rank>\d{1,7}): )?(?:\((?:\w+ )?pid=\d+[^)]*\) )?(?:\[(?P<role>[A-Za-z_]\w*?)(?P<local>\d+)\]:)?"
+    r"^(?:<[np]\d+> )?(?:(?P<rank>\d{1,7}): )?(?:\((?:\w+ )?pid=\d+[^)]*\) )?"
+    r"(?:\[(?!rank\d)(?P<role>[A-Za-z_]\w*?)(?P<local>\d+)\]:)?"
 )
 _NVRX = re.compile(
     r"^(?P<ts>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) \[(?P<level>\w+)\] \[(?P<node>[^\]]*)\] "
-    r"\[workload:(?P<rank>\?|\d+)\((?P<local>\?|\d+)\) infra:(?:\?|\d+)\((?:\?|\d+)\)\] (?P<file>[\w.]+):\d+ ?(?P<text>.*)$"
+    r"\[workload:(?P<rank>\?|\d+)\((?P<local>\?|\d+)\) infra:(?:\?|\d+)\((?:\?|\d+)\)\] "
+    r"(?P<file>[\w.]+):\d+ ?(?P<text>.*)$"
 )
 _NVRX_04 = re.compile(
     r"^\[(?P<ts>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] \[(?P<level>\w+)\] "
@@ -42,7 +44,8 @@ _ELASTIC = re.compile(
     r"(?P<file>[^\s\]]+):\d+\] (?P<text>.*)$"
 )
 _ELASTIC_OLD = re.compile(
-    r"^\[(?P<ts>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] (?P<file>torch\.distributed[\w.]*): \[(?P<level>\w+)\] (?P<text>.*)$"
+    r"^\[(?P<ts>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] (?P<file>torch\.distributed[\w.]*): "
+    r"\[(?P<level>\w+)\] (?P<text>.*)$"
 )
 _CPP = re.compile(
     r"^(?:\[rank(?P<rank>\d+)\]:)?\[(?P<level>[EWIF])(?P<date>\d{3,4}) (?P<clock>\d\d:\d\d:\d\d\.\d{6})\d* "

@@ -21,12 +21,14 @@ PROFILING = re.compile(
     r"Time: (?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) UTC"
 )
 MONITOR_TIMEOUT = re.compile(
-    r"^(?:\[Cycle (?P<cycle>\d{1,9})\] )?(?P<text>Did not get (?:initial|subsequent) heartbeat\. Waited [\d.]+ seconds\."
+    r"^(?:\[Cycle (?P<cycle>\d{1,9})\] )?(?P<text>Did not get (?:initial|subsequent) heartbeat\. "
+    r"Waited [\d.]+ seconds\."
     r"|Section '[^']*' has been open for [\d.]+ seconds\. Timeout is [\d.]+ seconds\."
     r"|Was out of section for [\d.]+ seconds\. Timeout is [\d.]+ seconds\.)"
 )
 GROUP = re.compile(
-    r"Worker group (?P<state>UNHEALTHY|FAILED)\. (?P<left>\d{1,6})/(?P<most>\d{1,6}) attempts left; will restart worker group"
+    r"Worker group (?P<state>UNHEALTHY|FAILED)\. (?P<left>\d{1,6})/(?P<most>\d{1,6}) attempts left; "
+    r"will restart worker group"
 )
 ANY_GROUP = re.compile(r"Worker group (?P<state>UNHEALTHY|FAILED)\b")
 PEER = re.compile(r"Joining cluster restart \(group_rank=(?P<group>\d{1,6})\)")
@@ -41,7 +43,8 @@ FINISHED = re.compile(r"worker group successfully finished")
 AGENT_EXIT = re.compile(r"Agent(?:'s exit code = | exits with exit code = )(?P<code>-?\d{1,9})")
 NO_RESTART = re.compile(r"NVRx decided the job must not be restarted \((?P<reason>\w+)\)")
 RANK_FAILURE = re.compile(
-    r"(?P<rank>\d{1,9}): ProcessFailure\(local_rank=(?P<local>\d{1,9}), pid=(?P<pid>\d{1,10}), exitcode=(?P<code>-?\d{1,9})"
+    r"(?P<rank>\d{1,9}): ProcessFailure\(local_rank=(?P<local>\d{1,9}), pid=(?P<pid>\d{1,10}), "
+    r"exitcode=(?P<code>-?\d{1,9})"
 )
 NESTED = re.compile(
     r"\[NestedRestarter\] name=\[(?P<layer>InJob|InProcess)\] state=(?P<state>\w+)(?: stage=(?P<stage>\w+))?"

@@ -1,0 +1,308 @@
+"""Attempts: the facts that one launcher's lines, in order, state about the attempts of a run.
+
+Rules
+- Attempts carry the restart count they began with. NVRx's profiling events and `n/m attempts left` tell it; elsewhere
+  it is counted from the ends that were seen.
+- Each moment of an attempt is stated once, from the first line that tells it: a launcher prints most of them twice.
+- A line without a stamp happened at the stamp of the next line that has one: a traceback is printed before its
+  process is found dead. Evidence waits for that stamp, in `held`.
+- The state is plain data and part of the cursor, so that another instance can go on.
+- What a log cannot tell is left out: a rank that was not named, a cause, the end of the last attempt of a log that
+  stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+
+from rerail.collectors.masking import masked
+from rerail.server.core.codec import canonical
+from rerail.server.core.facts import (
+    AttemptEnded,
+    AttemptStarted,
+    Evidence,
+    Exit,
+    Fact,
+    Initiator,
+    MarkStage,
+    Outcome,
+    RecoveryMark,
+    RunEnded,
+    Scope,
+)
+
+FACTS_PER_BYTE = 16
+MOST_EVIDENCE = 200
+"""Pieces of evidence of one attempt; a launcher that repeats itself must not fill a database."""
+
+
+@dataclass(slots=True)
+class AttemptState:
+    """What is known of the launcher and of its current attempt. Only plain JSON values."""
+
+    attempt: int = 0
+    is_started: bool = False
+    launcher: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    config: dict[str, object] = field(default_factory=dict)
+    run: str | None = None
+    ranks_per_node: int | None = None
+    node_count: int | None = None
+    group_rank: int | None = None
+    last_at: int | None = None
+    ended_at: int | None = None
+    last_exit_at: int | None = None
+    told: list[str] = field(default_factory=list)
+    """Moments of the current attempt that were stated."""
+    exits: dict[str, list[int | None]] = field(default_factory=dict)
+    """Process id → local rank, rank, exit code; of the current attempt."""
+    past_processes: list[str] = field(default_factory=list)
+    held: list[dict[str, object]] = field(default_factory=list)
+    evidence_count: int = 0
+    is_over: bool = False
+    iterations: dict[str, int] = field(default_factory=dict)
+    """Rank → in-process iteration it is in; empty while no in-process line was seen in this attempt."""
+    last_iteration: int = 0
+    noticed_at: dict[str, int] = field(default_factory=dict)
+    """Attempt → when its end was noticed."""
+
+    def to_plain(self) -> dict[str, object]:
+        """For a cursor."""
+        return asdict(self)
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, object]) -> AttemptState:
+        """Out of a cursor; fields of other versions are left out."""
+        known = {one.name for one in fields(cls)}
+        return cls(**{name: value for name, value in plain.items() if name in known})  # type: ignore[arg-type]
+
+
+class Attempts:
+    """States facts about attempts. Its methods are called in the order of the log."""
+
+    def __init__(
+        self, state: AttemptState, *, emitter: str, node: str, run: str, run_is_told: bool,
+        job: str | None = None, requeue: int | None = None,
+    ) -> None:  # fmt: skip
+        self.state = state
+        self._emitter = emitter
+        self._node = node
+        self._run = run
+        self._run_is_told = run_is_told
+        self._job = job
+        self._requeue = requeue
+        self._offset = 0
+        self._count = 0
+        self.facts: list[Fact] = []
+
+    def at_line(self, offset: int) -> None:
+        """The next facts come from the line that begins at byte `offset`."""
+        self._offset, self._count = offset, 0
+
+    def heard(self, at: int) -> None:
+        """A stamp: evidence that waited for one happened now."""
+        state = self.state
+        state.last_at = at
+        held, state.held = state.held, []
+        for kept in held:
+            self.facts.append(Evidence(**self._place(at, kept), **self._evidence_of(kept)))  # type: ignore[arg-type]
+
+    # --- moments ---------------------------------------------------------------------------------------------------
+
+    def begin(self, at: int, attempt: int | None = None) -> None:
+        """A worker group begins to form."""
+        state = self.state
+        if attempt is None:
+            attempt = state.attempt + 1 if self.has_ended() else state.attempt
+        if attempt > state.attempt:
+            if state.is_started and "ended" not in state.told:
+                self.end(at, Outcome.FAILED)
+            state.past_processes = (state.past_processes + list(state.exits))[-1000:]
+            state.attempt, state.is_started = attempt, False
+            state.told, state.exits, state.evidence_count = [], {}, 0
+            state.iterations, state.last_iteration = {}, 0
+        if attempt < state.attempt or state.is_started:
+            return
+        state.is_started = True
+        state.is_over = False
+        ranks, nodes = state.ranks_per_node, state.node_count
+        self._state(
+            AttemptStarted, at,
+            scope=Scope.IN_JOB if attempt else None,
+            initiator=Initiator.FAULT if attempt else None,
+            world_size=ranks * nodes if ranks and nodes else None,
+            launcher=state.launcher,
+            versions=tuple(sorted(state.versions.items())),
+            config=canonical(state.config) if state.config else None,
+        )  # fmt: skip
+
+    def ensure_begun(self, at: int) -> None:
+        """An attempt must exist for what comes next, though nothing told its begin: it followed the one before."""
+        if not self.state.is_started or self.has_ended():
+            self.begin(self.state.ended_at or at)
+
+    def next_where_untold(self) -> None:
+        """Another death was seen. torchrun without `LOGLEVEL=INFO` says nothing between two: the next attempt began."""
+        state = self.state
+        if state.launcher != "ft_launcher" and state.exits and MarkStage.RENDEZVOUS_STARTED.value not in state.told:
+            at = state.last_exit_at or state.last_at
+            if at is not None and not state.is_over:
+                self.end(at, Outcome.FAILED)
+                self.begin(at)
+
+    def mark(self, stage: MarkStage, at: int, by: str, text: str | None = None, attempt: int | None = None) -> None:
+        """A moment of a recovery; the first from each speaker counts."""
+        state = self.state
+        if attempt is not None and attempt < state.attempt:
+            return
+        if attempt is not None and attempt > state.attempt:
+            self.begin(at, attempt)
+        moment = f"{stage.value} {by}" if stage is MarkStage.NOTICED else stage.value
+        if moment in state.told:
+            return
+        if not state.is_started:
+            self.begin(at)
+        state.told.append(moment)
+        if stage is MarkStage.NOTICED:
+            state.noticed_at.setdefault(str(state.attempt), at)
+        self._state(RecoveryMark, at, stage=stage, by=by, text=text)
+
+    def exit(self, at: int, local_rank: int, code: int, process: int, rank: int | None = None) -> None:
+        """A worker process ended. Said twice, it counts once."""
+        state = self.state
+        key = str(process)
+        if key in state.exits or key in state.past_processes:
+            return
+        if rank is None:
+            rank = self.rank_of(local_rank)
+        state.exits[key] = [local_rank, rank, code]
+        state.last_exit_at = at
+        self._state(
+            Exit, at, exit_code=code, signal=-code if code < 0 else None, rank=rank, local_rank=local_rank
+        )  # fmt: skip
+
+    def end(self, at: int, outcome: Outcome, reason: str | None = None) -> None:
+        """The worker group is gone."""
+        state = self.state
+        if "ended" in state.told:
+            return
+        if not state.is_started:
+            self.begin(at)
+        state.told.append("ended")
+        state.ended_at = at
+        codes = {rank: code for _, rank, code in state.exits.values() if rank is not None and code is not None}
+        self._state(AttemptEnded, at, outcome=outcome, reason=reason, exit_codes=tuple(sorted(codes.items())))
+
+    def end_run(self, at: int, outcome: Outcome, reason: str | None = None) -> None:
+        """The launcher is done. Inside a scheduler's job a failed one may come again: then the run is not over."""
+        state = self.state
+        if state.is_over:
+            return
+        self.end(at, outcome, reason)
+        state.is_over = True
+        if outcome is Outcome.COMPLETED or self._job is None:
+            self._state(RunEnded, at, outcome=outcome, reason=reason)
+
+    # --- evidence --------------------------------------------------------------------------------------------------
+
+    def evidence(
+        self, at: int | None, source: str, text: str, *, rank: int | None = None, local_rank: int | None = None,
+        code: str | None = None, iteration: int | None = None, **attributes: str,
+    ) -> None:  # fmt: skip
+        """A piece of evidence; without a stamp it waits for the next."""
+        state = self.state
+        state.evidence_count += 1
+        if state.evidence_count > MOST_EVIDENCE:
+            return
+        if rank is None and local_rank is not None:
+            rank = self.rank_of(local_rank)
+        kept: dict[str, object] = {
+            "seq": self._next(), "source": source, "text": masked(text) or "?",
+            "rank": rank, "local_rank": local_rank, "code": code, "iteration": iteration,
+            "attributes": {name: value for name, value in attributes.items() if value},
+        }  # fmt: skip
+        if at is None:
+            state.held.append(kept)
+        else:
+            self.facts.append(Evidence(**self._place(at, kept), **self._evidence_of(kept)))  # type: ignore[arg-type]
+
+    def in_process(
+        self, at: int, rank: int, kind: str, said: str, initiator: Initiator, has_restart_line: bool
+    ) -> None:
+        """A line of the in-process wrapper: restarts inside one attempt of the launcher."""
+        state = self.state
+        self.ensure_begun(at)
+        iteration = state.iterations.setdefault(str(rank), 0)
+        if kind not in ("restart_ex", "completion_ex"):
+            self.evidence(at, "nvrx", f"rank={rank} {kind}: {said}", rank=rank, code=kind, iteration=iteration)
+        if kind == "term_ex":
+            moment = f"noticed in_process {iteration}"
+            if moment not in state.told:
+                state.told.append(moment)
+                self._state(
+                    RecoveryMark, at, stage=MarkStage.NOTICED, by="nvrx in-process", text=said[:1000],
+                    iteration=iteration,
+                )  # fmt: skip
+        if kind == "restart_ex" or (kind == "term_ex" and not has_restart_line and "RankShouldRestart" in said):
+            state.iterations[str(rank)] = iteration + 1
+            if iteration + 1 > state.last_iteration:
+                state.last_iteration = iteration + 1
+                self._state(
+                    AttemptStarted, at, scope=Scope.IN_PROCESS, initiator=initiator, launcher=state.launcher,
+                    iteration=iteration + 1,
+                )  # fmt: skip
+
+    # --- inside ----------------------------------------------------------------------------------------------------
+
+    def rank_of(self, local_rank: int) -> int | None:
+        """The global rank of a local one, where the place of this node is known."""
+        state = self.state
+        if state.group_rank and state.ranks_per_node:
+            return state.group_rank * state.ranks_per_node + local_rank
+        return local_rank if state.group_rank == 0 or state.node_count in (None, 1) else None
+
+    def finish(self) -> None:
+        """The log ends here for good: what waits for a stamp gets the last there was."""
+        if self.state.held and self.state.last_at is not None:
+            self.heard(self.state.last_at)
+
+    @property
+    def run(self) -> str:
+        """The run these attempts belong to: what the user said, else what the launcher said."""
+        return self._run if self._run_is_told else self.state.run or self._run
+
+    def has_ended(self) -> bool:
+        """The end of the current attempt was noticed, or told."""
+        told = self.state.told
+        return "ended" in told or any(moment.startswith("noticed ") and "in_process" not in moment for moment in told)
+
+    def _next(self) -> int:
+        seq = self._offset * FACTS_PER_BYTE + min(self._count, FACTS_PER_BYTE - 1)
+        self._count += 1
+        return seq
+
+    def _common(self, at: int) -> dict[str, object]:
+        return {
+            "run": self.run, "emitter": self._emitter, "at": at, "job": self._job, "requeue": self._requeue,
+            "restart": self.state.attempt, "node": self._node,
+        }  # fmt: skip
+
+    def _state(self, kind: type[Fact], at: int, **told: object) -> None:
+        self.facts.append(kind(**{**self._common(at), "seq": self._next(), **told}))  # type: ignore[arg-type]
+
+    def _place(self, at: int, kept: Mapping[str, object]) -> dict[str, object]:
+        place = {**self._common(at), "seq": kept["seq"]}
+        for name in ("rank", "local_rank", "iteration"):
+            if kept.get(name) is not None:
+                place[name] = kept[name]
+        return place
+
+    @staticmethod
+    def _evidence_of(kept: Mapping[str, object]) -> dict[str, object]:
+        attributes = kept.get("attributes")
+        pairs = sorted(attributes.items()) if isinstance(attributes, dict) else []
+        return {
+            "source": kept["source"], "text": kept["text"], "code": kept.get("code"),
+            "attributes": tuple((str(name), masked(str(value))) for name, value in pairs),
+        }  # fmt: skip

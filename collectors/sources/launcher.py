@@ -1,0 +1,208 @@
+"""Launcher source: follows the output of `ft_launcher` or `torchrun`, NVRx's cycle files and per-attempt logs.
+
+Rules
+- The launcher's output tells attempts, recovery marks, exits and what the monitors saw. With NVRx's per-cycle logs it
+  holds no worker output; the tracebacks are then in those logs, one file an attempt, without any stamp: they are
+  placed at the instant the end of their attempt was noticed, and read only once that is known.
+- Facts of a line have `seq` = its first byte × 16 + a count, and an emitter named after the file. So reading a file
+  again states the same facts.
+- Cycle files alone state when attempts formed; beside a log they only tell where the per-cycle logs are.
+- A log that cannot be read is `SourceDown`.
+
+`finish` is for logs that will not grow: what waits for a stamp gets the last there was.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from rerail.collectors.source import Polled, SourceDown
+from rerail.collectors.sources.attempts import Attempts, AttemptState
+from rerail.collectors.sources.cycle_info import CycleInfo, cycle_facts, read_cycle_infos
+from rerail.collectors.sources.launcher_log import LauncherLog
+from rerail.collectors.sources.log_lines import LocalClock
+from rerail.collectors.sources.tail import after, fingerprint, last_part, whole_lines
+from rerail.collectors.sources.tracebacks import Tracebacks
+from rerail.server.core.facts import Fact
+
+ATTEMPT_IN_PATH = re.compile(r"(?:cycle|attempt)[_-]?(\d{1,6})")
+LOCAL_RANK_IN_PATH = re.compile(r"attempt_\d+/(\d{1,6})/std(?:out|err)\.log$")
+HELD_SECONDS = 15.0
+"""How long evidence waits for a stamp while the log is silent, before the file's own time is taken."""
+
+
+class LauncherSource:
+    """One launcher's output. Give `log`, or `cycle_info`, or both."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        run: str | None = None,
+        log: Path | None = None,
+        cycle_info: Path | None = None,
+        app_logs: str | None = None,
+        command: tuple[str, ...] = (),
+        job: str | None = None,
+        requeue: int | None = None,
+        zone_seconds: int | None = None,
+    ) -> None:
+        if log is None and cycle_info is None:
+            raise ValueError("a launcher source needs a log or a directory of cycle files")
+        self.name = f"launcher {log or cycle_info}"
+        self._node = node
+        self._run = run
+        self._log = log
+        self._cycle_info = cycle_info
+        self._app_logs = app_logs
+        self._command = command
+        self._job = job
+        self._requeue = requeue
+        self._zone_seconds = zone_seconds
+
+    def poll(self, cursor: str | None) -> Polled:
+        """What was printed since. Raises `SourceDown`."""
+        return self._poll(cursor, is_whole=False)
+
+    def finish(self, cursor: str | None) -> Polled:
+        """The same, for files that will not grow: their last lines are complete."""
+        return self._poll(cursor, is_whole=True)
+
+    def _poll(self, cursor: str | None, *, is_whole: bool) -> Polled:
+        memory = _memory(cursor)
+        facts: list[Fact] = []
+        try:
+            infos = read_cycle_infos(self._cycle_info) if self._cycle_info is not None else ()
+            if self._log is not None:
+                facts += self._read_log(self._log, memory, is_whole)
+                for path in self._worker_logs(infos):
+                    facts += self._read_worker_log(path, memory, is_whole)
+            else:
+                facts += self._read_cycle_infos(infos, memory)
+        except OSError as error:
+            raise SourceDown(f"{error.filename or self.name}: {error.strerror or error}") from None
+        return Polled(tuple(facts), json.dumps(memory, separators=(",", ":"), sort_keys=True))
+
+    # --- the launcher's own output ---------------------------------------------------------------------------------
+
+    def _read_log(self, path: Path, memory: dict[str, Any], is_whole: bool) -> list[Fact]:
+        mark = fingerprint(path)
+        if mark is None:
+            return []
+        status = path.stat()
+        kept = memory["log"]
+        if kept.get("mark") != mark or kept.get("offset", 0) > status.st_size:
+            kept = {"mark": mark, "offset": 0}
+        clock = LocalClock(
+            kept.get("zone", self._zone_seconds), kept.get("year") or time.gmtime(status.st_mtime).tm_year
+        )
+        state = AttemptState.from_plain(kept.get("state", {}))
+        attempts = self._attempts(state, f"launcher/{self._node[:120]}/{mark}")
+        log = LauncherLog(attempts, clock, Tracebacks(kept.get("tracebacks")), kept.get("block", ""))
+        if kept["offset"] == 0 and self._command:
+            log.argument_words(self._command)
+        lines = list(whole_lines(path, kept["offset"]))
+        for offset, line in lines:
+            log.take(line, offset)
+        offset = after(kept["offset"], lines, path)
+        if is_whole:
+            if rest := last_part(path, offset):
+                log.take(rest, offset)
+                offset += len(rest)
+            attempts.finish()
+        elif state.held and not lines and time.time() - status.st_mtime > HELD_SECONDS:
+            attempts.heard(status.st_mtime_ns)
+        memory["log"] = {
+            "mark": mark, "offset": offset, "zone": clock.zone_seconds, "year": clock.year,
+            "state": state.to_plain(), "tracebacks": log.tracebacks.open, "block": log.block,
+        }  # fmt: skip
+        return attempts.facts
+
+    def _attempts(self, state: AttemptState, emitter: str) -> Attempts:
+        return Attempts(
+            state,
+            emitter=emitter,
+            node=self._node,
+            run=self._run or (self._log or self._cycle_info or Path("unnamed")).stem[:200] or "unnamed",
+            run_is_told=self._run is not None,
+            job=self._job,
+            requeue=self._requeue,
+        )
+
+    # --- logs of the workers ---------------------------------------------------------------------------------------
+
+    def _worker_logs(self, infos: tuple[CycleInfo, ...]) -> list[Path]:
+        paths = {Path(name) for name in glob.glob(self._app_logs, recursive=True)} if self._app_logs else set()
+        paths.update(info.log_file for info in infos if info.log_file is not None and info.log_file.is_file())
+        return sorted(path for path in paths if ATTEMPT_IN_PATH.search(str(path)) and path != self._log)
+
+    def _read_worker_log(self, path: Path, memory: dict[str, Any], is_whole: bool) -> list[Fact]:
+        attempt = int(ATTEMPT_IN_PATH.findall(str(path))[-1])
+        launcher = AttemptState.from_plain(memory["log"].get("state", {}))
+        noticed_at = launcher.noticed_at.get(str(attempt))
+        mark = fingerprint(path)
+        if noticed_at is None or mark is None:
+            return []
+        kept = memory["workers"].get(str(path), {})
+        if kept.get("mark") != mark or kept.get("offset", 0) > path.stat().st_size:
+            kept = {"mark": mark, "offset": 0}
+        state = AttemptState(
+            attempt=attempt, is_started=True, launcher=launcher.launcher, run=launcher.run,
+            ranks_per_node=launcher.ranks_per_node, node_count=launcher.node_count, group_rank=launcher.group_rank,
+            evidence_count=kept.get("evidence", 0), last_at=noticed_at, iterations=kept.get("iterations", {}),
+        )  # fmt: skip
+        attempts = self._attempts(state, f"launcher/{self._node[:120]}/{mark}")
+        local = LOCAL_RANK_IN_PATH.search(str(path))
+        prefix = b"[default%d]:" % int(local[1]) if local else b""
+        log = LauncherLog(attempts, LocalClock(self._zone_seconds), Tracebacks(kept.get("tracebacks")))
+        lines = list(whole_lines(path, kept["offset"]))
+        for offset, line in lines:
+            log.take_worker(prefix + line, offset)
+        offset = after(kept["offset"], lines, path)
+        if is_whole and (rest := last_part(path, offset)):
+            log.take_worker(prefix + rest, offset)
+            offset += len(rest)
+        attempts.heard(noticed_at)
+        memory["workers"][str(path)] = {
+            "mark": mark, "offset": offset, "tracebacks": log.tracebacks.open, "evidence": state.evidence_count,
+            "iterations": state.iterations,
+        }  # fmt: skip
+        return attempts.facts
+
+    # --- cycle files alone -----------------------------------------------------------------------------------------
+
+    def _read_cycle_infos(self, infos: tuple[CycleInfo, ...], memory: dict[str, Any]) -> list[Fact]:
+        facts: list[Fact] = []
+        for info in infos:
+            emitter = f"cycle_info/{self._node[:120]}/{info.job or 'x'}.{info.requeue or 0}"[:200]
+            for fact in cycle_facts(info, run=self._run or "unnamed", emitter=emitter, node=self._node):
+                key = f"{emitter} {fact.seq}"
+                if key not in memory["cycles"]:
+                    memory["cycles"].append(key)
+                    facts.append(fact)
+        return facts
+
+
+def _memory(cursor: str | None) -> dict[str, Any]:
+    """What a cursor holds; one that makes no sense is the beginning."""
+    empty: dict[str, Any] = {"log": {}, "workers": {}, "cycles": []}
+    try:
+        told = json.loads(cursor) if cursor else {}
+    except ValueError:
+        return empty
+    return {**empty, **told} if isinstance(told, dict) else empty
+
+
+def command_of(process: int) -> tuple[str, ...]:
+    """The command line of a process that is there; empty where it is not."""
+    try:
+        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return ()
+    return tuple(os.fsdecode(word) for word in words if word)

@@ -1,0 +1,347 @@
+"""Launcher log: turns each line of a launcher's output into moments of attempts.
+
+This is the table of what means what; `attempts.py` knows what follows from it, `nvrx_lines.py` and
+`torchrun_lines.py` know the words.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+
+from rerail.collectors.masking import masked, masked_arguments
+from rerail.collectors.sources import nvrx_lines as nvrx
+from rerail.collectors.sources import torchrun_lines as torchrun
+from rerail.collectors.sources.attempts import Attempts
+from rerail.collectors.sources.log_lines import Line, LocalClock, read_line, universal_instant
+from rerail.collectors.sources.tracebacks import Tracebacks
+from rerail.server.core.facts import Initiator, MarkStage, Outcome
+
+COMMAND_LINE = re.compile(
+    r"^(?:# CMD:|\++) (?P<command>.*(?:ft_launcher|fault_tolerance\.launcher|torchrun|torch\.distributed).*)$"
+)
+ARGUMENT = re.compile(r"^--(?P<name>[\w-]+)(?:=(?P<value>.*))?$")
+RECOVERY_ARGUMENTS = frozenset(
+    {
+        "max_restarts", "monitor_interval", "nnodes", "nproc_per_node", "rdzv_conf", "rdzv_backend",
+        "workers_stop_timeout", "term_timeout", "restart_policy",
+    }
+)  # fmt: skip
+BLOCK_NAMES = frozenset(
+    {"max_restarts", "monitor_interval", "restart_policy", "min_nodes", "max_nodes", "nproc_per_node", "rdzv_backend"}
+)
+
+
+class LauncherLog:
+    """Reads the lines of one launcher's output, in order."""
+
+    def __init__(self, attempts: Attempts, clock: LocalClock, tracebacks: Tracebacks, block: str = "") -> None:
+        self.attempts = attempts
+        self.clock = clock
+        self.tracebacks = tracebacks
+        self.block = block
+        """`config` or `result` inside a block of settings the launcher prints line by line; `table` in the final one."""
+        self._table_rank: tuple[int, int] | None = None
+
+    def take_worker(self, raw: bytes, offset: int) -> None:
+        """One line of a log that holds the output of workers alone."""
+        self.attempts.at_line(offset)
+        line = read_line(raw, self.clock)
+        if line.speaker == "cpp":
+            self._cpp(line)
+        elif line.at is None or nvrx.IN_PROCESS.match(line.text):
+            self._plain(line)
+
+    def take(self, raw: bytes, offset: int) -> None:
+        """One line that begins at byte `offset`."""
+        self.attempts.at_line(offset)
+        line = read_line(raw, self.clock)
+        if self.block and self._in_block(line):
+            return
+        if event := nvrx.profiling(line.text):
+            self.clock.calibrate(_stamp_of(line.raw) or event.time, event.time)
+            at = universal_instant(event.time)
+            if at is not None:
+                self.attempts.heard(at)
+                self._learn(line)
+                self._profiling(event, at)
+            return
+        if line.at is not None:
+            if line.speaker == "torchrun" and (torchrun.CLOSING.match(line.text) or torchrun.EXIT.search(line.text)):
+                self._learn(line)
+                self.attempts.next_where_untold()
+            self.attempts.heard(line.at)
+            if line.speaker == "cpp":
+                self._cpp(line)
+            else:
+                self._learn(line)
+                self._stamped(line, line.at)
+        else:
+            self._plain(line)
+
+    # --- lines with a stamp ----------------------------------------------------------------------------------------
+
+    def _profiling(self, event: nvrx.Profiling, at: int) -> None:
+        attempts = self.attempts
+        if event.group_rank is not None:
+            attempts.state.group_rank = event.group_rank
+        marks = {
+            "rendezvous_started": MarkStage.RENDEZVOUS_STARTED,
+            "rendezvous_completed": MarkStage.RENDEZVOUS_COMPLETED,
+            "worker_start_completed": MarkStage.WORKERS_STARTED,
+            "failure_detected": MarkStage.NOTICED,
+            "worker_terminated": MarkStage.WORKERS_GONE,
+        }
+        stage = marks.get(event.event)
+        if stage is None:
+            return
+        attempts.mark(stage, at, "ft_launcher", attempt=event.attempt)
+        if stage is MarkStage.WORKERS_GONE:
+            attempts.end(at, Outcome.FAILED)
+
+    def _stamped(self, line: Line, at: int) -> None:
+        attempts, text = self.attempts, line.text
+        by = attempts.state.launcher or "torchrun"
+        if text.startswith(nvrx.CONFIG_BLOCK):
+            self.block = "config"
+        elif match := nvrx.MONITOR_TIMEOUT.match(text):
+            attempts.evidence(
+                at, "nvrx", match["text"], rank=line.rank, local_rank=line.local_rank, code="monitor_timeout",
+            )  # fmt: skip
+            attempts.mark(MarkStage.NOTICED, at, "rank monitor", match["text"])
+        elif match := torchrun.EXIT.search(text):
+            self._exit(match, at, line)
+        elif match := nvrx.GROUP.search(text):
+            attempt = int(match["most"]) - int(match["left"])
+            attempts.mark(MarkStage.NOTICED, at, by, text[:1000], attempt)
+        elif nvrx.ANY_GROUP.search(text) or nvrx.PEER.search(text):
+            attempts.mark(MarkStage.NOTICED, at, by, text[:1000])
+        elif nvrx.STOPPING.match(text) or torchrun.STOPPING.search(text) or torchrun.CLOSING.match(text):
+            if torchrun.CLOSING.match(text) and not attempts.has_ended():
+                attempts.mark(MarkStage.NOTICED, at, by)
+            if attempts.state.noticed_at.get(str(attempts.state.attempt)):
+                attempts.mark(MarkStage.ABORTING, at, by)
+        elif match := nvrx.JOINING.search(text):
+            attempts.state.run = match["run"][:200] or None
+            self._rendezvous_begins(at, by)
+        elif torchrun.RENDEZVOUS.search(text):
+            self._rendezvous_begins(at, by)
+        elif match := nvrx.JOINED.search(text):
+            attempts.state.node_count = int(match["size"])
+            attempts.state.group_rank = int(match["rank"])
+            attempts.mark(MarkStage.RENDEZVOUS_COMPLETED, at, by)
+        elif torchrun.RENDEZVOUS_DONE.search(text):
+            attempts.mark(MarkStage.RENDEZVOUS_COMPLETED, at, by)
+            self.block = "result"
+        elif text.startswith(nvrx.STARTED_04) or torchrun.STARTED.search(text):
+            attempts.mark(MarkStage.WORKERS_STARTED, at, by)
+        elif match := nvrx.NESTED.search(text):
+            self._nested(match, at)
+        elif match := nvrx.IN_PROCESS.match(text):
+            self._in_process(match, at, has_restart_line=True)
+        elif torchrun.GROUP_SUCCEEDED.search(text):
+            attempts.end(at, Outcome.COMPLETED)
+        elif torchrun.DONE.search(text):
+            if attempts.state.told and "ended" in attempts.state.told:
+                attempts.end_run(at, Outcome.COMPLETED)
+        elif torchrun.DEATH_SIGNAL.search(text):
+            attempts.evidence(at, by if by != "ft_launcher" else "nvrx", text, code="death_signal")
+            attempts.end_run(at, Outcome.STOPPED, masked(text)[:1000])
+        else:
+            self._rest(line, at)
+
+    def _rest(self, line: Line, at: int) -> None:
+        """Final lines of ft_launcher, and whatever else may be evidence."""
+        attempts, text = self.attempts, line.text
+        for match in nvrx.RANK_FAILURE.finditer(text):
+            attempts.exit(at, int(match["local"]), int(match["code"]), int(match["pid"]), int(match["rank"]))
+        if nvrx.TELLING.search(text):
+            source = "torchrun" if line.speaker == "torchrun" else "nvrx"
+            attempts.evidence(at, source, text, rank=line.rank, local_rank=line.local_rank)
+        if match := nvrx.AGENT_EXIT.search(text):
+            code = int(match["code"])
+            outcome = Outcome.FAILED if code else Outcome.COMPLETED
+            attempts.end_run(at, outcome, f"the launcher ended with exit code {code}" if code else None)
+
+    def _exit(self, match: re.Match[str], at: int, line: Line) -> None:
+        attempts = self.attempts
+        local, code, process = int(match["local"]), int(match["code"]), int(match["pid"])
+        state = attempts.state
+        if str(process) in state.exits or str(process) in state.past_processes:
+            return
+        attempts.exit(at, local, code, process)
+        attempts.evidence(at, "torchrun", line.text, local_rank=local, code=f"exitcode {code}")
+        attempts.mark(MarkStage.NOTICED, at, state.launcher or "torchrun", line.text[:1000])
+
+    def _rendezvous_begins(self, at: int, by: str) -> None:
+        attempts = self.attempts
+        if attempts.has_ended():
+            attempts.mark(MarkStage.WORKERS_GONE, at, by)
+            attempts.end(at, Outcome.FAILED)
+        attempts.begin(at)
+        attempts.mark(MarkStage.RENDEZVOUS_STARTED, at, by)
+
+    def _nested(self, match: re.Match[str], at: int) -> None:
+        """`completed` is the first heartbeat after a restart, `initialize` the first of the run."""
+        if match["layer"] == "InJob" and (match["state"], match["stage"]) in (
+            ("initialize", None), ("handling", "completed"),
+        ):  # fmt: skip
+            self.attempts.mark(MarkStage.INITIALIZED, at, "nvrx")
+
+    def _in_process(self, match: re.Match[str], at: int, *, has_restart_line: bool) -> None:
+        said = match["said"]
+        by_monitor = any(word in said for word in nvrx.MONITOR_INTERRUPTIONS)
+        initiator = Initiator.MONITOR if by_monitor else Initiator.FAULT
+        self.attempts.in_process(at, int(match["rank"]), match["kind"], said, initiator, has_restart_line)
+
+    def _cpp(self, line: Line) -> None:
+        if line.level in ("ERROR", "FATAL") or torchrun.TELLING.search(line.text):
+            self.attempts.evidence(
+                line.at, "stderr", f"{line.file}: {line.text}"[:4000], rank=line.rank, local_rank=line.local_rank
+            )
+
+    # --- lines without a stamp -------------------------------------------------------------------------------------
+
+    def _plain(self, line: Line) -> None:
+        attempts = self.attempts
+        if match := COMMAND_LINE.match(line.raw):
+            self.arguments(match["command"])
+        elif match := nvrx.IN_PROCESS.match(line.text):
+            at = attempts.state.last_at
+            if at is not None:
+                self._in_process(match, at, has_restart_line=False)
+        elif torchrun.CHILD_FAILED.match(line.text):
+            self.tracebacks.take(line.stream, line.text)
+            self.block = "table"
+        elif ended := self.tracebacks.take(line.stream, line.text):
+            last, frame = ended
+            if not torchrun.NOT_TELLING.search(last):
+                prefix = f"{line.stream[line.stream.index('[rank') :]}: " if "[rank" in line.stream else ""
+                attempts.evidence(
+                    None, "stderr", prefix + last, rank=line.rank, local_rank=line.local_rank,
+                    code=last.partition(":")[0].rpartition(".")[2][:200], frame=frame,
+                )  # fmt: skip
+        elif self.tracebacks.inside(line.stream):
+            return
+        elif torchrun.TELLING.search(line.text) and not torchrun.NOT_TELLING.search(line.text):
+            attempts.evidence(None, "stderr", line.text[:4000], rank=line.rank, local_rank=line.local_rank)
+
+    # --- settings --------------------------------------------------------------------------------------------------
+
+    def arguments(self, command: str) -> None:
+        """The command line of the launcher: which one it is, and its recovery settings."""
+        try:
+            words = shlex.split(command)
+        except ValueError:
+            words = command.split()
+        self.argument_words(tuple(words))
+
+    def argument_words(self, words: tuple[str, ...]) -> None:
+        """The same, already split."""
+        state = self.attempts.state
+        words = masked_arguments(words)
+        whole = " ".join(words[:6])
+        if "ft_launcher" in whole or "fault_tolerance.launcher" in whole:
+            state.launcher = "ft_launcher"
+        elif "torchrun" in whole or "torch.distributed" in whole:
+            state.launcher = "torchrun"
+        for place, word in enumerate(words):
+            match = ARGUMENT.match(word)
+            if match is None:
+                continue
+            name = match["name"].replace("-", "_")
+            name = name.removeprefix("ft_param_").removeprefix("ft_") if name.startswith("ft_") else name
+            if not (match["name"].startswith("ft") or name in RECOVERY_ARGUMENTS):
+                continue
+            value = match["value"]
+            if value is None and place + 1 < len(words) and not words[place + 1].startswith("-"):
+                value = words[place + 1]
+            state.config[name] = _value(value)
+        self._learn_size()
+
+    def _in_block(self, line: Line) -> bool:
+        """Take a line of a block; False ends the block, and the line is read like any other."""
+        if self.block == "table":
+            return self._in_table(line)
+        grammar = nvrx.CONFIG_LINE if self.block == "config" else torchrun.RESULT
+        match = grammar.match(line.text if self.block == "result" else line.raw)
+        if match is None:
+            self.block = ""
+            return False
+        state, value = self.attempts.state, match["value"].strip()
+        if self.block == "config":
+            if match["name"] == "run_id":
+                state.run = value[:200] or None
+            elif match["name"] in BLOCK_NAMES:
+                state.config[match["name"]] = _value(value)
+            self._learn_size()
+        elif value.isdigit() and len(value) < 9:
+            if match["name"] == "group_rank":
+                state.group_rank = int(value)
+            elif match["name"] == "group_world_size":
+                state.node_count = int(value)
+        if line.at is not None:
+            self.attempts.heard(line.at)
+        return True
+
+    def _in_table(self, line: Line) -> bool:
+        """The final table of torchrun: every rank of the last attempt, and that there is none after it."""
+        attempts = self.attempts
+        at = attempts.state.last_at
+        if line.at is not None or at is None:
+            self.block = ""
+            return False
+        if match := torchrun.TABLE_RANK.match(line.text):
+            self._table_rank = (int(match["rank"]), int(match["local"]))
+        elif (match := torchrun.TABLE_EXIT.match(line.text)) and self._table_rank is not None:
+            rank, local = self._table_rank
+            attempts.exit(at, local, int(match["code"]), int(match["pid"]), rank)
+        elif line.text.startswith("====") and attempts.state.exits and self._table_rank is not None:
+            attempts.end_run(at, Outcome.FAILED, "no restart was left")
+            self.block = ""
+        return True
+
+    def _learn(self, line: Line) -> None:
+        """Which launcher this is, and which release of it."""
+        state = self.attempts.state
+        if line.speaker in ("nvrx", "monitor"):
+            state.launcher = "ft_launcher"
+            family = nvrx.version(line.text, line.file)
+            known = state.versions.get("nvidia-resiliency-ext", "")
+            if family and family > known:
+                state.versions["nvidia-resiliency-ext"] = family
+        elif line.speaker == "torchrun" and state.launcher is None:
+            state.launcher = "torchrun"
+
+    def _learn_size(self) -> None:
+        state = self.attempts.state
+        ranks = state.config.get("nproc_per_node")
+        nodes = state.config.get("max_nodes", state.config.get("nnodes"))
+        if isinstance(ranks, int) and not isinstance(ranks, bool):
+            state.ranks_per_node = ranks
+        if isinstance(nodes, int) and not isinstance(nodes, bool) and state.node_count is None:
+            state.node_count = nodes
+
+
+def _value(text: str | None) -> object:
+    """A setting as JSON holds it."""
+    if text is None:
+        return True
+    if text.lower() in ("none", "null"):
+        return None
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text[:500]
+    if isinstance(value, str):
+        return value[:500]
+    if isinstance(value, (int, float)) and abs(value) < 1e15:
+        return value
+    return text[:500]
+
+
+def _stamp_of(text: str) -> str | None:
+    """The local stamp a profiling line begins with."""
+    match = re.match(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) ", text)
+    return match[1] if match else None
