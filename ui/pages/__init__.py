@@ -1,1 +1,1 @@
-"""Placeholder docstring."""
+"""Pages: one file each, with the question it answers in its first line."""

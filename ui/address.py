@@ -1,0 +1,47 @@
+"""Addresses: the path of every page, and what a path asks for.
+
+Rules
+- A run id may hold anything; it is one escaped segment of a path, never more.
+- The zoom range, the window and the filters are in the query, written by the browser (`assets/timeline.js`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+RUNS = "/runs"
+DATA = "/data"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A page and the one thing it is about."""
+
+    page: str
+    """`runs`, `run`, `incident`, `data` or `unknown`."""
+    name: str = ""
+
+
+def run_path(run_id: str, anchor: str = "") -> str:
+    """Where a run is shown; `anchor` is the id of a panel on it."""
+    return f"{RUNS}/{quote(run_id, safe='')}" + (f"#{anchor}" if anchor else "")
+
+
+def incident_path(incident_id: str) -> str:
+    """Where an incident is shown."""
+    return f"/incidents/{quote(incident_id, safe='')}"
+
+
+def parse(path: str) -> Address:
+    """What the (still escaped) path of the browser's address asks for."""
+    parts = [part for part in path.split("/") if part]
+    if parts in ([], ["runs"]):
+        return Address("runs")
+    if parts == ["data"]:
+        return Address("data")
+    if len(parts) == 2 and parts[0] == "runs":
+        return Address("run", unquote(parts[1]))
+    if len(parts) == 2 and parts[0] == "incidents":
+        return Address("incident", unquote(parts[1]))
+    return Address("unknown", path)

@@ -1,0 +1,96 @@
+/* Grid: the cells of the table of runs. Texts come ready from the server; React escapes what people wrote. */
+(function () {
+  const element = (...args) => React.createElement(...args);
+  const waiting = () => element("span", { className: "cell-wait" });
+  const components = (window.dashAgGridComponentFunctions = window.dashAgGridComponentFunctions || {});
+  const functions = (window.dashAgGridFunctions = window.dashAgGridFunctions || {});
+
+  components.RunName = ({ data }) => {
+    if (!data) return waiting();
+    return element("div", { className: "cell-two" },
+      element("a", { href: data.href, className: "strong", title: data.id }, data.run),
+      element("span", { className: "muted" }, data.error ? element("span", { className: "badge badge-warn", title: data.error }, "figures failed") : null, data.about));
+  };
+
+  components.RunStateCell = ({ data }) => {
+    if (!data) return null;
+    const times = window.rerailTimes;
+    const said = (at, before) => at && `${before}${times.format(new Date(at), "full")}`;
+    if (data.state === "silent") {
+      return element("div", { className: "cell-two" },
+        element("span", null, element("span", { className: "badge badge-outline" }, "silent")),
+        element("span", { className: "muted" }, said(data.silent_since, "since ")));
+    }
+    if (data.state === "ended") {
+      return element("div", { className: "cell-two" },
+        element("span", null, element("span", { className: "badge badge-quiet" }, data.outcome || "ended")),
+        element("span", { className: "muted" }, said(data.last_heard, "")));
+    }
+    const isBad = data.open_href || data.is_stalled;
+    return element("div", { className: "cell-two" },
+      element("span", null, element("span", { className: `badge badge-${isBad ? "danger" : "good"}` },
+        element("i", { className: `dot dot-${isBad ? "danger" : "good"}` }), data.is_stalled ? "stalled" : "alive")),
+      element("span", { className: "muted" }, data.open_href
+        ? element("a", { href: data.open_href }, "incident open") : data.phase || ""));
+  };
+
+  components.GoodputPair = ({ data }) => {
+    if (!data) return null;
+    const row = (value, text, name) => element("div", { className: `good-row good-${name}` },
+      element("span", { className: "good-track" }, element("span", { style: { width: `${(value || 0) * 100}%` } })),
+      element("span", { className: "good-text" }, text));
+    return element("div", { className: "good-pair", title: `training ${data.training_text}, infrastructure ${data.infrastructure_text}` },
+      row(data.training, data.training_text, "training"), row(data.infrastructure, data.infrastructure_text, "infrastructure"));
+  };
+
+  components.PhaseBar = ({ data }) => {
+    if (!data) return null;
+    return element("div", { className: "cell-two" },
+      element("div", { className: "parts parts-cell", role: "img", "aria-label": data.phases.map((one) => one[2]).join(", ") },
+        data.phases.map(([phase, share, title]) => element("span", { key: phase, className: `ph ph-${phase}`, style: { width: `${share * 100}%` }, title }))),
+      element("span", { className: "muted" }, data.phases_text));
+  };
+
+  components.Pair = ({ value }) => {
+    if (!value) return null;
+    return element("div", { className: "cell-two" },
+      element("span", null, value[0]), element("span", { className: "muted" }, value[1]));
+  };
+
+  functions.rerailGridTheme = (theme) => theme.withParams({
+    backgroundColor: "var(--surface)", foregroundColor: "var(--ink)", headerBackgroundColor: "var(--surface)",
+    headerTextColor: "var(--muted)", borderColor: "var(--line)", rowHoverColor: "var(--raised)", accentColor: "var(--accent)",
+    fontFamily: "var(--font)", fontSize: 13, headerFontSize: 12, headerFontWeight: 500, wrapperBorderRadius: 8, spacing: 6,
+    headerColumnBorder: false, headerColumnResizeHandleColor: "transparent", columnBorder: false,
+  });
+
+  const grid = () => {
+    try { return window.dash_ag_grid && document.getElementById("runs-grid") ? dash_ag_grid.getApi("runs-grid") : null; } catch { return null; }
+  };
+
+  /* A phone shows what fits: the name, how it is, how good it is. */
+  const NARROW = { faults: 900, recover: 760, checkpoint: 1100, step: 1000, phases: 620 };
+  function fit() {
+    const api = grid();
+    if (!api || api.isDestroyed()) return;
+    const width = document.getElementById("runs-grid").clientWidth;
+    for (const [column, least] of Object.entries(NARROW)) {
+      const wanted = width >= least;
+      const found = api.getColumn(column);
+      if (found && found.isVisible() !== wanted) api.setColumnsVisible([column], wanted);
+    }
+  }
+  addEventListener("resize", () => setTimeout(fit, 150));
+  const seen = new WeakSet();
+  setInterval(() => {
+    const frame = document.getElementById("runs-grid");
+    const api = frame && grid();
+    if (api && !seen.has(api)) { seen.add(api); fit(); }
+  }, 150);
+
+  window.rerailGrid = {
+    purge() { const api = grid(); if (api) api.purgeInfiniteCache(); },
+    refresh() { const api = grid(); if (api) api.refreshInfiniteCache(); },
+    redraw() { const api = grid(); if (api) api.refreshCells({ force: true }); },
+  };
+})();

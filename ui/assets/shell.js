@@ -1,0 +1,201 @@
+/* Shell: links that do not reload, keys, copying, titles, the scheme of the table. */
+(function () {
+  /* ── moving between pages ─────────────────────────────────────────────────────────────────────────────── */
+  function go(href) {
+    const url = new URL(href, location.href);
+    if (url.pathname === location.pathname && url.hash) {
+      history.replaceState(null, "", url.pathname + location.search + url.hash);
+      reveal(url.hash);
+      return;
+    }
+    history.pushState({}, "", url.pathname + url.search + url.hash);
+    window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+    scrollTo(0, 0);
+    const page = document.getElementById("page");
+    if (page) page.focus({ preventScroll: true });
+  }
+
+  /** Show what an anchor names: unfold what hides it, scroll there, and let it be seen. */
+  function reveal(hash) {
+    const element = hash.length > 1 && document.getElementById(decodeURIComponent(hash.slice(1)));
+    if (!element) return false;
+    for (let above = element.parentElement; above; above = above.parentElement) {
+      if (above.tagName === "DETAILS") above.open = true;
+    }
+    element.scrollIntoView({ block: element.tagName === "TR" ? "center" : "start", behavior: "smooth" });
+    element.classList.remove("flash");
+    void element.offsetWidth;
+    element.classList.add("flash");
+    return true;
+  }
+
+  document.addEventListener("click", (event) => {
+    const action = event.target.closest("[data-do], [data-copy]");
+    if (action) { act(action); return; }
+    const anchor = event.target.closest("a[href]");
+    if (!anchor || anchor.target || event.defaultPrevented || event.button
+        || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+    const url = new URL(anchor.href, location.href);
+    if (url.origin !== location.origin || /^\/(api|assets|figures)\//.test(url.pathname)) return;
+    if (anchor.classList.contains("skip")) return;
+    event.preventDefault();
+    go(anchor.href);
+  });
+
+  /* ── buttons ──────────────────────────────────────────────────────────────────────────────────────────── */
+  function act(button) {
+    if (button.dataset.do === "help") dash_clientside.set_props("help", { opened: true });
+    if (button.dataset.do === "png") savePicture();
+    if (button.dataset.copy === "command") copy(button, button.previousElementSibling.textContent);
+    if (button.dataset.copy === "address") copy(button, location.href);
+    if (button.dataset.copy === "table") copy(button, csv(button.closest(".panel")));
+  }
+
+  async function copy(button, text) {
+    const before = button.dataset.label || (button.dataset.label = button.textContent);
+    try {
+      if (navigator.clipboard) await navigator.clipboard.writeText(text);
+      else copyWithSelection(text);
+      button.textContent = "copied";
+    } catch {
+      button.textContent = "not allowed";
+    }
+    setTimeout(() => { button.textContent = before; }, 1500);
+  }
+
+  function copyWithSelection(text) {
+    const area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+
+  /** The tables of a panel as CSV. A cell that a spreadsheet would run as a formula gets an apostrophe. */
+  function csv(panel) {
+    const quote = (cell) => {
+      const instant = cell.querySelector && cell.querySelector("time.at");
+      let text = (instant ? instant.dateTime : cell.innerText).replace(/\s+/g, " ").trim();
+      if (/^[=+@]/.test(text)) text = "'" + text;
+      return /[",\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
+    };
+    const lines = [];
+    panel.querySelectorAll("table").forEach((table, index) => {
+      const rows = [...table.rows].filter((row) => index === 0 || !table.caption.textContent.endsWith("continued") || row.parentElement.tagName === "TBODY");
+      rows.forEach((row) => lines.push([...row.cells].map(quote).join(",")));
+    });
+    return lines.join("\n");
+  }
+
+  function savePicture() {
+    const plot = document.querySelector("#timeline .js-plotly-plot");
+    if (!plot || !window.Plotly) return;
+    window.Plotly.downloadImage(plot, { format: "png", scale: 2, width: plot.offsetWidth, height: plot.offsetHeight,
+      filename: `rerail-${(document.getElementById("run-page") || { dataset: {} }).dataset.run || "run"}` });
+  }
+
+  /* ── keys ─────────────────────────────────────────────────────────────────────────────────────────────── */
+  let pending = "";
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input, textarea, select, [contenteditable]")) return;
+    const key = event.key;
+    if (pending === "g") {
+      pending = "";
+      if (key === "r") go("/runs");
+      if (key === "d") go("/data");
+      return;
+    }
+    if (key === "g") { pending = "g"; setTimeout(() => { pending = ""; }, 1200); return; }
+    if (key === "?") { dash_clientside.set_props("help", { opened: true }); return; }
+    if (key === "/") { event.preventDefault(); search(); return; }
+    if (key === "[" || key === "]") {
+      const link = document.getElementById(key === "[" ? "previous-incident" : "next-incident");
+      if (link) go(link.href);
+    }
+  });
+
+  function search() {
+    const field = document.querySelector("#runs-search");
+    if (field) { field.focus(); field.select(); return; }
+    go("/runs");
+    when(() => document.querySelector("#runs-search"), (found) => found.focus());
+  }
+
+  function when(find, then, tries = 60) {
+    const found = find();
+    if (found) then(found);
+    else if (tries) setTimeout(() => when(find, then, tries - 1), 50);
+  }
+
+  /* ── what depends on the page ─────────────────────────────────────────────────────────────────────────── */
+  function pageChanged() {
+    const titled = document.querySelector("#page [data-title]");
+    const title = titled ? `${titled.dataset.title} · rerail` : "rerail";
+    if (document.title !== title) document.title = title;
+    for (const anchor of document.querySelectorAll(".nav-link")) {
+      const here = location.pathname === "/" ? "/runs" : location.pathname;
+      const current = here === anchor.pathname || here.startsWith(anchor.pathname + "/")
+        || (anchor.pathname === "/runs" && here.startsWith("/incidents"));
+      if (current) anchor.setAttribute("aria-current", "page"); else anchor.removeAttribute("aria-current");
+    }
+    for (const line of document.querySelectorAll(".command-line")) {
+      if (line.textContent.includes("{server}")) {
+        line.textContent = line.textContent.replaceAll("{server}", location.origin);
+      }
+    }
+    if (location.hash && pageChanged.revealed !== location.href && reveal(location.hash)) {
+      pageChanged.revealed = location.href;
+    }
+    if (window.rerailLive) window.rerailLive.readAsOf();
+  }
+
+  function schemeChanged() {
+    const scheme = document.documentElement.getAttribute("data-mantine-color-scheme");
+    document.body.setAttribute("data-ag-theme-mode", scheme);
+    if (window.dash_clientside && dash_clientside.set_props && document.getElementById("run-page")) {
+      dash_clientside.set_props("timeline-ask", { data: { why: "scheme", scheme, n: Math.random() } });
+    }
+  }
+
+  function start() {
+    let queued = false;
+    new MutationObserver(() => {
+      if (queued) return;
+      queued = true;
+      requestAnimationFrame(() => { queued = false; pageChanged(); });
+    }).observe(document.body, { subtree: true, childList: true });
+    new MutationObserver(schemeChanged).observe(document.documentElement, {
+      attributes: true, attributeFilter: ["data-mantine-color-scheme"],
+    });
+    schemeChanged();
+  }
+
+  window.rerailShell = { go, reveal, when };
+  if (document.body) start(); else addEventListener("DOMContentLoaded", start);
+
+  window.dash_clientside = Object.assign({}, window.dash_clientside, {
+    rerail: {
+      choose_zone(zone) {
+        window.rerailTimes.state.zone = zone;
+        window.rerailTimes.show(document.body);
+        if (document.getElementById("run-page")) {
+          dash_clientside.set_props("timeline-ask", { data: { why: "zone", n: Math.random() } });
+        }
+        if (window.rerailGrid) window.rerailGrid.redraw();
+        if (window.rerailLive) window.rerailLive.tick();
+        return dash_clientside.no_update;
+      },
+      filter_runs(search, state) {
+        const query = new URLSearchParams(location.search);
+        if (search) query.set("q", search); else query.delete("q");
+        if (state) query.set("state", state); else query.delete("state");
+        const text = query.toString();
+        history.replaceState(history.state, "", location.pathname + (text ? `?${text}` : ""));
+        if (window.rerailGrid) window.rerailGrid.purge();
+        return dash_clientside.no_update;
+      },
+    },
+  });
+})();

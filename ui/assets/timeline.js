@@ -1,0 +1,221 @@
+/* Timeline: zoom and pan without a callback on the server.
+
+   The range, the window and following are in the address (history.replaceState), so a link shows the same view. Each new
+   question aborts the one before. While the run lives and the reader has not zoomed, the picture grows with it; a zoomed
+   range stays where it is. Instants are BigInt nanoseconds here, for Number cannot hold them. */
+(function () {
+  const NS_PER_MS = 1000000n;
+  const state = { run: null, from: null, to: null, span: null, follow: false, last: null, busy: null, width: 0, pressed: false };
+
+  const nanoseconds = (milliseconds) => BigInt(Math.round(milliseconds * 1000)) * 1000n;
+  const milliseconds = (ns) => Number(ns / 1000n) / 1000;
+
+  function readAddress() {
+    const query = new URLSearchParams(location.search);
+    const read = (name) => (/^\d{1,19}$/.test(query.get(name) || "") ? BigInt(query.get(name)) : null);
+    state.from = read("from");
+    state.to = read("to");
+    const last = read("last");
+    state.span = last === null ? null : last * 1000000000n;
+    state.follow = query.get("follow") !== "0";
+    const window_ = query.get("window");
+    return /^\d{1,8}$/.test(window_ || "") ? window_ : "";
+  }
+
+  function writeAddress(window_) {
+    const query = new URLSearchParams(location.search);
+    const put = (name, value) => { if (value === null || value === "") query.delete(name); else query.set(name, String(value)); };
+    put("from", state.from);
+    put("to", state.to);
+    put("last", state.span === null ? null : state.span / 1000000000n);
+    put("window", window_);
+    put("follow", state.follow ? null : "0");
+    const text = query.toString();
+    const wanted = location.pathname + (text ? `?${text}` : "") + location.hash;
+    if (wanted !== location.pathname + location.search + location.hash) history.replaceState(history.state, "", wanted);
+  }
+
+  /** A wall-clock text of the axis, in the offset it was drawn with, as an instant. */
+  function instant(text) {
+    const padded = String(text).replace(" ", "T").replace(/(\.\d{3})\d+/, "$1");
+    const full = /T/.test(padded) ? padded : `${padded}T00:00`;
+    return nanoseconds(Date.parse(`${full}Z`) - state.last.offset * 60000);
+  }
+
+  function range() {
+    if (state.from !== null && state.to !== null) return [state.from, state.to];
+    if (state.span !== null && state.last) {
+      const end = BigInt(state.last.run_end);
+      return [end - state.span, end];
+    }
+    return [null, null];
+  }
+
+  async function fetchFigure(window_) {
+    if (state.busy) state.busy.abort();
+    const busy = (state.busy = new AbortController());
+    const frame = document.getElementById("timeline-frame");
+    state.width = frame ? frame.clientWidth : 1200;
+    let [from, to] = range();
+    if (state.span !== null && !state.last) {
+      // "The last hour" of a run whose end is not known yet: ask for the whole first, to learn it.
+      await ask(null, null, window_, busy);
+      [from, to] = range();
+    }
+    return ask(from, to, window_, busy);
+  }
+
+  async function ask(from, to, window_, busy) {
+    const middle = to !== null ? milliseconds(to) : state.last ? milliseconds(BigInt(state.last.run_end)) : Date.now();
+    const offset = window.rerailTimes.offset(middle);
+    const query = new URLSearchParams({ width: String(Math.max(100, state.width)), offset: String(offset),
+      scheme: document.documentElement.getAttribute("data-mantine-color-scheme") || "light" });
+    if (from !== null) { query.set("from", from); query.set("to", to); }
+    if (window_) query.set("window", window_);
+    const answer = await fetch(`/figures/runs/${encodeURIComponent(state.run)}/timeline?${query}`, { signal: busy.signal });
+    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+    const drawing = await answer.json();
+    drawing.offset = offset;
+    state.last = drawing;
+    return drawing;
+  }
+
+  function describe(drawing) {
+    const caption = document.getElementById("timeline-caption");
+    if (caption) caption.textContent = drawing.caption;
+    const follow = document.getElementById("timeline-follow");
+    const isWhole = state.from === null && state.span === null;
+    if (follow) {
+      follow.hidden = !drawing.is_open;
+      follow.setAttribute("aria-pressed", String(state.follow && state.from === null));
+    }
+    for (const button of document.querySelectorAll("[data-range]")) {
+      const value = button.dataset.range;
+      const on = value === "all" ? isWhole : state.span !== null && String(state.span / 1000000000n) === value;
+      button.setAttribute("aria-pressed", String(on));
+      const life = BigInt(drawing.run_end) - BigInt(drawing.run_start || drawing.run_end);
+      button.hidden = value !== "all" && BigInt(value) * 1000000000n >= life;
+    }
+  }
+
+  function show(from, to) {
+    if (state.last) {
+      const start = BigInt(state.last.run_start || state.last.start);
+      const end = BigInt(state.last.run_end);
+      if (from < start) from = start;
+      if (to > end) to = end;
+      if (from <= start && to >= end) { whole(); return; }
+      if (to - from < NS_PER_MS * 10n) return;
+    }
+    state.from = from;
+    state.to = to;
+    state.span = null;
+  }
+
+  function whole() { state.from = state.to = state.span = null; }
+
+  function nudge(why) { dash_clientside.set_props("timeline-ask", { data: { why, n: Math.random() } }); }
+
+  window.dash_clientside = Object.assign({}, window.dash_clientside, {
+    rerail_timeline: {
+      async draw(relayout, window_, asked, run) {
+        const cause = dash_clientside.callback_context.triggered.map((one) => one.prop_id.split(".")[0]);
+        const isFirst = state.run !== run;
+        if (isFirst) {
+          Object.assign(state, { run, last: null });
+          const wanted = readAddress();
+          if (wanted && wanted !== window_) {
+            window_ = wanted;
+            dash_clientside.set_props("timeline-window", { value: wanted });
+          }
+        } else if (cause.includes("timeline")) {
+          if (!relayout || !state.last) return dash_clientside.no_update;
+          if ("xaxis.range[0]" in relayout) show(instant(relayout["xaxis.range[0]"]), instant(relayout["xaxis.range[1]"]));
+          else if (relayout["xaxis.autorange"]) whole();
+          else return dash_clientside.no_update;
+        } else if (asked && cause.includes("timeline-ask") && asked.why === "live") {
+          const isFixed = state.from !== null;
+          if (state.pressed || (!state.follow && !isFixed)) return dash_clientside.no_update;
+          if (isFixed && state.last && BigInt(state.last.run_end) > state.to) return dash_clientside.no_update;
+        }
+        writeAddress(window_);
+        try {
+          const drawing = await fetchFigure(window_);
+          describe(drawing);
+          return drawing.figure;
+        } catch (error) {
+          if (error.name !== "AbortError") {
+            const caption = document.getElementById("timeline-caption");
+            if (caption) caption.textContent = `The picture could not be read: ${error.message}. What is shown may be old.`;
+          }
+          return dash_clientside.no_update;
+        }
+      },
+      open(click) {
+        const point = click && click.points && click.points[0];
+        const link = point && point.customdata;
+        if (typeof link === "string" && /^[/#]/.test(link)) window.rerailShell.go(link);
+        return dash_clientside.no_update;
+      },
+    },
+  });
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-range]");
+    if (button) {
+      whole();
+      if (button.dataset.range !== "all") state.span = BigInt(button.dataset.range) * 1000000000n;
+      nudge("range");
+    }
+    if (event.target.closest("#timeline-follow")) {
+      const isOn = state.follow && state.from === null;
+      state.follow = !isOn;
+      if (!isOn && state.from !== null) {
+        state.span = state.to - state.from;
+        state.from = state.to = null;
+      }
+      nudge("follow");
+    }
+  });
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || !state.last) return;
+    if (!event.target.closest("#timeline-frame")) return;
+    const from = BigInt(state.last.start);
+    const to = BigInt(state.last.end);
+    const length = to - from;
+    const moves = {
+      ArrowLeft: [from - length / 4n, to - length / 4n],
+      ArrowRight: [from + length / 4n, to + length / 4n],
+      "+": [from + length / 4n, to - length / 4n],
+      "=": [from + length / 4n, to - length / 4n],
+      "-": [from - length / 2n, to + length / 2n],
+    };
+    if (event.key === "0") whole();
+    else if (moves[event.key]) move(...moves[event.key], event.key.startsWith("Arrow"));
+    else return;
+    event.preventDefault();
+    nudge("key");
+  });
+
+  /** Pan keeps its length at either end of the run. */
+  function move(from, to, isPan) {
+    const start = BigInt(state.last.run_start || state.last.start);
+    const end = BigInt(state.last.run_end);
+    if (isPan && from < start) { to += start - from; from = start; }
+    if (isPan && to > end) { from -= to - end; to = end; }
+    show(from, to);
+  }
+
+  document.addEventListener("pointerdown", (event) => { state.pressed = Boolean(event.target.closest("#timeline")); });
+  document.addEventListener("pointerup", () => { state.pressed = false; });
+
+  let resize = null;
+  addEventListener("resize", () => {
+    clearTimeout(resize);
+    resize = setTimeout(() => {
+      const frame = document.getElementById("timeline-frame");
+      if (frame && Math.abs(frame.clientWidth - state.width) > 80) nudge("width");
+    }, 200);
+  });
+})();

@@ -1,0 +1,170 @@
+"""Elements: the small pieces every page is made of, as Dash components that carry classes of `assets/style.css`.
+
+Rules
+- An instant is a `<time>` with the UTC instant in it; the browser shows it in the reader's zone, with UTC as a hint.
+- Text that came from facts goes in as text only; an address made of it is escaped by `address.py`.
+- A number is a link to what it is made of, where there is such a place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from dash import html
+from dash.development.base_component import Component
+
+from rerail.server.core.facts import Phase
+from rerail.server.core.view import RunState
+from rerail.ui import text
+
+Content = str | int | float | Component | None | Sequence["str | Component | None"]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def utc(at: int) -> datetime:
+    """The instant in UTC, to the microsecond."""
+    return EPOCH + timedelta(microseconds=at // 1000)
+
+
+def instant(at: int | None, form: str = "full") -> Component | str:
+    """An instant; `form` is `full` (day and time), `clock` (time), `ago` (how long since) or `precise` (with ms)."""
+    if at is None:
+        return text.UNKNOWN
+    moment = utc(at)
+    shown = moment.strftime("%Y-%m-%d %H:%M:%S")
+    iso = moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return html.Time(shown, dateTime=iso, title=f"{shown} UTC", className="at", **{"data-form": form})
+
+
+def link(content: Content, href: str, class_name: str = "") -> Component:
+    """A link to a page or a panel of ours."""
+    return html.A(content, href=href, className=class_name or None)
+
+
+def outside_link(content: Content, href: str, class_name: str = "") -> Component:
+    """A link to an address of the API, which the browser loads itself."""
+    return html.A(content, href=href, className=class_name or None, target="_blank")
+
+
+def badge(content: Content, tone: str = "quiet", hint: str | None = None) -> Component:
+    """A word with a tone: `quiet`, `good`, `warn`, `danger`, `outline`."""
+    return html.Span(content, className=f"badge badge-{tone}", title=hint)
+
+
+def state_badge(state: RunState, silent_since: int | None, has_open_incident: bool) -> Component:
+    """Alive, silent since when, or ended."""
+    if state is RunState.SILENT:
+        return badge(["silent since ", instant(silent_since, "full")], "outline")
+    if state is RunState.ENDED:
+        return badge("ended", "quiet")
+    if has_open_incident:
+        return badge([html.I(className="dot dot-danger"), "incident open"], "danger")
+    return badge([html.I(className="dot dot-good"), "alive"], "good")
+
+
+def panel(
+    title: str, content: Content, panel_id: str, lead: Content = None, actions: Content = None, wide: bool = False
+) -> Component:
+    """A titled part of a page, with an anchor."""
+    head = [html.H2(link(title, f"#{panel_id}"))]
+    if lead is not None:
+        head.append(html.P(lead, className="lead"))
+    if actions is not None:
+        head.append(html.Div(actions, className="actions"))
+    return html.Section(
+        [html.Header(head, className="panel-head"), html.Div(content, className="panel-body")],
+        id=panel_id,
+        className="panel panel-wide" if wide else "panel",
+    )
+
+
+def tile(name: str, value: Content, about: Content = None, href: str | None = None, tone: str = "") -> Component:
+    """A key figure: its name, the number, and what to know of it."""
+    inside = [
+        html.Span(name, className="tile-name"),
+        html.Span(value, className="tile-value"),
+        html.Span(about, className="tile-about"),
+    ]
+    class_name = f"tile tile-{tone}" if tone else "tile"
+    return html.A(inside, href=href, className=class_name) if href else html.Div(inside, className=class_name)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A column of a table."""
+
+    name: str
+    kind: str = ""
+    """`number` (right, tabular), `wide` (takes what is left), or neither."""
+    hint: str | None = None
+
+
+def table(
+    heads: Sequence[Head], rows: Sequence[Sequence[Content]], caption: str, row_ids: Sequence[str] | None = None
+) -> Component:
+    """A dense table that scrolls sideways on a phone; `caption` is read by screen readers."""
+    head = html.Thead(
+        html.Tr(
+            [html.Th(column.name, className=column.kind or None, title=column.hint, scope="col") for column in heads]
+        )
+    )
+    body = []
+    for index, row in enumerate(rows):
+        cells = [html.Td(cell, className=column.kind or None) for column, cell in zip(heads, row, strict=True)]
+        body.append(html.Tr(cells, id=row_ids[index]) if row_ids else html.Tr(cells))
+    return html.Div(
+        html.Table([html.Caption(caption, className="unseen"), head, html.Tbody(body)], className="table"),
+        className="table-frame",
+        tabIndex=0,
+    )
+
+
+def phase_class(phase: Phase) -> str:
+    """The class that fills something with a phase's colour and pattern."""
+    return f"ph ph-{phase.value.replace('_', '-')}"
+
+
+def swatch(phase: Phase) -> Component:
+    """The small square of a phase's colour."""
+    return html.I(className=f"swatch {phase_class(phase)}")
+
+
+def parts_bar(parts: Sequence[tuple[str, str, float, str]], whole: str, class_name: str = "") -> Component:
+    """A bar of parts `(class, name, share, length)`; `whole` is what a screen reader says."""
+    pieces = [
+        html.Span(
+            className=piece_class,
+            style={"width": f"{share * 100:.3f}%"},
+            title=f"{name}: {length} ({text.share(share)})",
+        )
+        for piece_class, name, share, length in parts
+        if share > 0
+    ]
+    return html.Div(pieces, className=f"parts {class_name}".strip(), role="img", **{"aria-label": whole})
+
+
+def command(line: str) -> Component:
+    """A command to copy; `{server}` in it becomes the address the reader has in front of them."""
+    return html.Div(
+        [
+            html.Code(line, className="command-line"),
+            html.Button("copy", className="copy", type="button", **{"data-copy": "command"}),
+        ],
+        className="command",
+    )
+
+
+def empty(title: str, about: Content, *lines: str) -> Component:
+    """What stands where there is nothing yet: why, and the command that changes it."""
+    return html.Div(
+        [html.P(title, className="empty-title"), html.P(about, className="empty-about"), *map(command, lines)],
+        className="empty",
+    )
+
+
+def copy_table_button() -> Component:
+    """Copies the table of its panel as CSV."""
+    return html.Button("copy CSV", className="quiet-button", type="button", **{"data-copy": "table"})

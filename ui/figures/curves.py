@@ -1,0 +1,75 @@
+"""Curves: goodput in a sliding window, and the step number with its rollbacks, over the shared time axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rerail.server.core.view import SlidingPoint, StepPoint
+from rerail.ui.figures.axis import Axis, Json
+from rerail.ui.theme import Scheme
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A line of values over time; None breaks it."""
+
+    name: str
+    points: tuple[tuple[int, float | None], ...]
+
+
+def goodput_curves(points: Sequence[SlidingPoint]) -> tuple[Curve, Curve]:
+    """Training goodput, and infrastructure goodput, which is never below it."""
+    return (
+        Curve("training goodput", tuple((point.at, point.training) for point in points)),
+        Curve("infrastructure goodput", tuple((point.at, point.infrastructure) for point in points)),
+    )
+
+
+def step_curves(points: Sequence[StepPoint]) -> tuple[Curve, Curve]:
+    """The step the run stands at, and the newest durable one."""
+    return (
+        Curve("step", tuple((point.at, point.step) for point in points)),
+        Curve("durable step", tuple((point.at, point.durable_step) for point in points)),
+    )
+
+
+def goodput_traces(curves: tuple[Curve, Curve], axis: Axis, scheme: Scheme, yaxis: str) -> list[Json]:
+    """Training solid over a faint area, infrastructure dotted."""
+    training, infrastructure = curves
+    hover = "%{y:.1%}"
+    return [
+        _line(infrastructure, axis, yaxis, {"color": scheme.accent, "width": 1.5, "dash": "dot"}, hover),
+        _line(training, axis, yaxis, {"color": scheme.good, "width": 2}, hover)
+        | {"fill": "tozeroy", "fillcolor": _faint(scheme.good)},
+    ]
+
+
+def step_traces(curves: tuple[Curve, Curve], axis: Axis, scheme: Scheme, yaxis: str) -> list[Json]:
+    """The step as a line, the durable one as stairs under it: the distance between them is at risk."""
+    step, durable = curves
+    stairs: Json = {"color": scheme.durable, "width": 1.5, "shape": "hv"}
+    return [
+        _line(durable, axis, yaxis, stairs, "%{y:,d}"),
+        _line(step, axis, yaxis, {"color": scheme.ink, "width": 1.5}, "%{y:,d}"),
+    ]
+
+
+def _line(curve: Curve, axis: Axis, yaxis: str, line: Json, value: str) -> Json:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": curve.name,
+        "x": [axis.text(at) for at, _ in curve.points],
+        "y": [None if y is None else round(y, 5) for _, y in curve.points],
+        "yaxis": yaxis,
+        "line": line,
+        "connectgaps": False,
+        "hovertemplate": f"<b>{curve.name}</b>  {value}<br>%{{x|%d %b %H:%M:%S}} {axis.name}<extra></extra>",
+        "showlegend": False,
+    }
+
+
+def _faint(color: str) -> str:
+    red, green, blue = (int(color[index : index + 2], 16) for index in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.09)"

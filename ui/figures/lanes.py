@@ -1,0 +1,241 @@
+"""Lanes: attempts, checkpoints and incidents as blocks on the time axis under the phase band.
+
+Rules
+- A block that is still open ends at `as_of`; right of it is nothing.
+- Attempts are neutral; only what went wrong has colour, and only what is open now is red.
+- A checkpoint runs from its start to durable and ends in a diamond; a failed one is hollow, one in flight is hatched.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+from urllib.parse import quote
+
+from rerail.server.core.facts import Outcome, Phase, Scope
+from rerail.server.core.view import Checkpoint
+from rerail.ui import text
+from rerail.ui.figures.axis import Axis, Json, milliseconds
+from rerail.ui.theme import Scheme
+
+
+class Tone(StrEnum):
+    """How a block looks."""
+
+    NEUTRAL = "neutral"
+    OTHER = "other"
+    """Neutral too, a shade darker: every second attempt."""
+    PLANNED = "planned"
+    FAULT = "fault"
+    OPEN = "open"
+    SAVE = "save"
+    FAILED_SAVE = "failed_save"
+    SAVE_IN_FLIGHT = "save_in_flight"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block of a lane."""
+
+    start: int
+    end: int
+    tone: Tone
+    label: str
+    hover: str
+    link: str | None = None
+
+
+class AttemptLike(Protocol):
+    """What the attempts lane needs to know."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def started_at(self) -> int: ...
+    @property
+    def ended_at(self) -> int | None: ...
+    @property
+    def scope(self) -> Scope | None: ...
+    @property
+    def outcome(self) -> Outcome | None: ...
+    @property
+    def first_step(self) -> int | None: ...
+    @property
+    def last_step(self) -> int | None: ...
+
+
+class IncidentLike(Protocol):
+    """What the incidents lane needs to know."""
+
+    @property
+    def incident_id(self) -> str: ...
+    @property
+    def started_at(self) -> int: ...
+    @property
+    def ended_at(self) -> int | None: ...
+    @property
+    def is_planned(self) -> bool: ...
+    @property
+    def is_open(self) -> bool: ...
+    @property
+    def cause(self) -> str: ...
+    @property
+    def time_to_restart_ns(self) -> int: ...
+    @property
+    def time_to_recover_ns(self) -> int | None: ...
+    @property
+    def lost_steps(self) -> int: ...
+    @property
+    def lost_gpu_ns(self) -> int | None: ...
+
+
+def attempt_blocks(attempts: Sequence[AttemptLike], as_of: int, axis: Axis) -> list[Block]:
+    """A block per attempt."""
+    blocks = []
+    for attempt in attempts:
+        end = as_of if attempt.ended_at is None else attempt.ended_at
+        ended = "running" if attempt.ended_at is None else "ended" if attempt.outcome is None else attempt.outcome.value
+        lines = [f"<b>attempt {attempt.number}</b>  {text.duration(end - attempt.started_at)}, {ended}"]
+        lines.append(f"{axis.clock(attempt.started_at)} – {axis.clock(end)} {axis.name}")
+        if attempt.scope is not None:
+            lines.append(f"began with a restart {text.SCOPES[attempt.scope]}")
+        if attempt.first_step is None or attempt.last_step is None:
+            lines.append("no step completed")
+        else:
+            lines.append(f"steps {text.number(attempt.first_step)}–{text.number(attempt.last_step)}")
+        tone = Tone.OTHER if attempt.number % 2 else Tone.NEUTRAL
+        link = f"#attempt-{attempt.number}"
+        blocks.append(Block(attempt.started_at, end, tone, str(attempt.number), "<br>".join(lines), link))
+    return blocks
+
+
+def checkpoint_blocks(checkpoints: Sequence[Checkpoint], as_of: int, axis: Axis) -> list[Block]:
+    """A block per checkpoint whose time is known."""
+    blocks = []
+    for checkpoint in checkpoints:
+        moments = [checkpoint.started_at, checkpoint.captured_at, checkpoint.durable_at, checkpoint.failed_at]
+        known = [at for at in moments if at is not None]
+        if not known:
+            continue
+        if checkpoint.durable_at is not None:
+            tone, end, fate = Tone.SAVE, checkpoint.durable_at, "durable"
+        elif checkpoint.failed_at is not None:
+            tone, end, fate = Tone.FAILED_SAVE, checkpoint.failed_at, "failed"
+        else:
+            tone, end, fate = Tone.SAVE_IN_FLIGHT, max(as_of, max(known)), "not durable"
+        kind = " ".join(html.escape(word) for word in (checkpoint.mode, checkpoint.tier) if word)
+        hover = (
+            f"<b>checkpoint of step {text.number(checkpoint.step)}</b>  {fate} after {text.duration(end - min(known))}"
+        )
+        hover += f"<br>{axis.clock(min(known))} – {axis.clock(end)} {axis.name}" + (f"<br>{kind}" if kind else "")
+        blocks.append(Block(min(known), end, tone, "", hover, "#checkpoints"))
+    return blocks
+
+
+def incident_blocks(incidents: Sequence[IncidentLike], as_of: int, axis: Axis, link: str) -> list[Block]:
+    """A block per incident; `link` is the address of an incident without its id."""
+    blocks = []
+    for incident in incidents:
+        end = as_of if incident.ended_at is None else incident.ended_at
+        name = "planned restart" if incident.is_planned else text.cause(incident.cause)
+        tone = Tone.OPEN if incident.is_open else Tone.PLANNED if incident.is_planned else Tone.FAULT
+        lost = text.count(incident.lost_steps, "step") + " lost"
+        cost = "" if incident.lost_gpu_ns is None else " · " + text.gpu_hours(incident.lost_gpu_ns)
+        ending = "not over yet" if incident.is_open else "recovered in " + text.duration(incident.time_to_recover_ns)
+        hover = (
+            f"<b>{html.escape(name)}</b>  {ending}<br>"
+            f"{axis.clock(incident.started_at)} – {axis.clock(end)} {axis.name}<br>"
+            f"running again after {text.duration(incident.time_to_restart_ns)} · {lost}{cost}"
+        )
+        blocks.append(Block(incident.started_at, end, tone, name, hover, link + quote(incident.incident_id, safe="")))
+    return blocks
+
+
+def block_traces(blocks: Sequence[Block], axis: Axis, scheme: Scheme, yaxis: str) -> list[Json]:
+    """One bar trace per tone, and a diamond where a checkpoint became durable or failed."""
+    traces: list[Json] = []
+    for tone in Tone:
+        of_tone = [block for block in blocks if block.tone is tone]
+        if not of_tone:
+            continue
+        traces.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "base": [axis.text(block.start) for block in of_tone],
+                "x": milliseconds(max(block.end - block.start, 1) for block in of_tone),
+                "y": [0.5] * len(of_tone),
+                "width": 0.5 if tone in _SAVES else 1,
+                "yaxis": yaxis,
+                "marker": _marker(tone, scheme),
+                "text": [html.escape(block.label) for block in of_tone],
+                "textposition": "inside",
+                "insidetextanchor": "start" if tone in _LABELLED else "middle",
+                "textangle": 0,
+                "textfont": {"color": _ink(tone, scheme), "size": 11},
+                "constraintext": "none",
+                "hovertext": [block.hover for block in of_tone],
+                "hovertemplate": "%{hovertext}<extra></extra>",
+                "customdata": [block.link for block in of_tone],
+                "showlegend": False,
+                "cliponaxis": True,
+            }
+        )
+        if tone in (Tone.SAVE, Tone.FAILED_SAVE):
+            traces.append(_ends(of_tone, tone, axis, scheme, yaxis))
+    return traces
+
+
+_SAVES = frozenset({Tone.SAVE, Tone.FAILED_SAVE, Tone.SAVE_IN_FLIGHT})
+_LABELLED = frozenset({Tone.FAULT, Tone.OPEN, Tone.PLANNED})
+
+
+def _ends(blocks: Sequence[Block], tone: Tone, axis: Axis, scheme: Scheme, yaxis: str) -> Json:
+    hollow = tone is Tone.FAILED_SAVE
+    color = scheme.danger if hollow else scheme.durable
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [axis.text(block.end) for block in blocks],
+        "y": [0.5] * len(blocks),
+        "yaxis": yaxis,
+        "marker": {
+            "symbol": "diamond-open" if hollow else "diamond",
+            "size": 8,
+            "color": color,
+            "line": {"width": 1.5 if hollow else 0, "color": color},
+        },
+        "hovertext": [block.hover for block in blocks],
+        "hovertemplate": "%{hovertext}<extra></extra>",
+        "customdata": [block.link for block in blocks],
+        "showlegend": False,
+    }
+
+
+def _marker(tone: Tone, scheme: Scheme) -> Json:
+    fills = {
+        Tone.NEUTRAL: scheme.raised,
+        Tone.OTHER: scheme.line,
+        Tone.PLANNED: scheme.surface,
+        Tone.FAULT: scheme.phase(Phase.DETECTING),
+        Tone.OPEN: scheme.danger,
+        Tone.SAVE: scheme.phase(Phase.SAVING),
+        Tone.FAILED_SAVE: scheme.surface,
+        Tone.SAVE_IN_FLIGHT: scheme.phase(Phase.SAVING),
+    }
+    edges = {Tone.PLANNED: scheme.phase(Phase.QUEUED), Tone.FAILED_SAVE: scheme.danger}
+    marker: Json = {"color": fills[tone], "line": {"color": edges.get(tone, fills[tone]), "width": 1}}
+    if tone is Tone.SAVE_IN_FLIGHT:
+        marker["pattern"] = {"shape": "/", "fgcolor": scheme.surface, "bgcolor": fills[tone], "size": 5}
+    return marker
+
+
+def _ink(tone: Tone, scheme: Scheme) -> str:
+    return (
+        "#FFFFFF"
+        if tone is Tone.FAULT and scheme.name == "light"
+        else (scheme.page if tone in (Tone.FAULT, Tone.OPEN) else scheme.muted)
+    )

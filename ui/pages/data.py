@@ -1,0 +1,136 @@
+"""Data: can I trust the numbers? Who speaks, who was refused and why, who is blind, and what is stored."""
+
+from __future__ import annotations
+
+from dash import Dash, html
+from dash.development.base_component import Component
+
+from rerail.server.queries import Queries
+from rerail.server.query_results import RefusedPage, StorageFigures
+from rerail.ui import text
+from rerail.ui.address import Address, run_path
+from rerail.ui.elements import Content, Head, copy_table_button, empty, link, panel, table, tile
+from rerail.ui.pages.quality import emitters_table, refused_table
+from rerail.ui.reading import in_thread
+
+PAGE = "data"
+
+RUNS_SHOWN = 40
+EMITTERS_SHOWN = 200
+
+
+async def layout(queries: Queries, _address: Address, _search: str) -> Component:
+    """The page."""
+    return await in_thread(_layout, queries)
+
+
+def register(app: Dash, queries: Queries) -> None:
+    """Nothing on this page changes by itself."""
+
+
+def _layout(queries: Queries) -> Component:
+    storage = queries.storage()
+    refused = queries.refused(limit=100)
+    newest = queries.runs(limit=RUNS_SHOWN).rows
+    emitters = [emitter for row in newest for emitter in queries.emitters(row.run_id)]
+    head = [html.H1("Data"), html.P(_sentence(storage, refused), className="sentence")]
+    body: list[Component] = [html.Div(_tiles(storage, refused), className="tiles")]
+    if storage.failed_runs:
+        rows = [(link(run_id, run_path(run_id)), html.Code(error)) for run_id, error in storage.failed_runs]
+        body.append(
+            panel(
+                "Runs without figures",
+                table((Head("run"), Head("error", "wide")), rows, "Failed runs"),
+                "failed",
+                wide=True,
+            )
+        )
+    if emitters:
+        worst_first = sorted(
+            emitters, key=lambda emitter: (-emitter.rejected, -emitter.missing, -(emitter.last_received_at or 0))
+        )
+        shown = worst_first[:EMITTERS_SHOWN]
+        lead = f"{text.count(len(emitters), 'emitter')} of {text.count(len(newest), 'run')}; the doubtful first."
+        body.append(
+            panel(
+                "Emitters",
+                emitters_table(shown, with_run=True),
+                "emitters",
+                lead=lead,
+                actions=copy_table_button(),
+                wide=True,
+            )
+        )
+    else:
+        body.append(
+            empty(
+                "Nobody has stated a fact yet.",
+                "One line is enough to see that the way is open:",
+                'echo \'{"kind":"run_started","run":"hello","emitter":"me","seq":0,"at":\'$(date +%s)000000000\'}\' | '
+                "curl --data-binary @- -H 'Content-Type: application/x-ndjson' {server}/api/v1/facts",
+            )
+        )
+    body.append(_refused(refused))
+    body.append(_storage(storage))
+    return html.Div([*head, *body], className="page-body", id="data-page", **{"data-title": "Data"})
+
+
+def _sentence(storage: StorageFigures, refused: RefusedPage) -> str:
+    facts = f"{text.count(storage.facts, 'fact')} of {text.count(storage.runs, 'run')}"
+    if not storage.facts:
+        return "Nothing has come yet."
+    doubts = []
+    if refused.total:
+        doubts.append(f"{text.count(refused.total, 'line')} refused")
+    if storage.failed_runs:
+        doubts.append(f"{text.count(len(storage.failed_runs), 'run')} without figures")
+    if storage.waiting_runs and (storage.oldest_waiting_ns or 0) > 10 * text.NANOSECONDS:
+        doubts.append(f"figures {text.duration(storage.oldest_waiting_ns)} behind")
+    return (
+        f"{facts}; {', '.join(doubts)}." if doubts else f"{facts}; every line was read, and the figures are up to date."
+    )
+
+
+def _tiles(storage: StorageFigures, refused: RefusedPage) -> list[Component]:
+    return [
+        tile("Facts", text.number(storage.facts), f"of {text.count(storage.runs, 'run')}"),
+        tile(
+            "Refused lines",
+            text.number(refused.total),
+            f"{text.number(refused.kept)} kept",
+            "#refused",
+            "warn" if refused.total else "",
+        ),
+        tile("Waiting", text.number(storage.waiting_runs), "runs with facts that no figure shows yet"),
+        tile("Behind", text.duration(storage.oldest_waiting_ns, "nothing"), "oldest fact not in a figure"),
+        tile("Stored", text.size(storage.size_bytes), f"{text.size(storage.free_bytes)} free", "#storage"),
+    ]
+
+
+def _refused(refused: RefusedPage) -> Component:
+    if not refused.total:
+        return panel("Refused lines", html.P("None. Every line was read.", className="calm"), "refused", wide=True)
+    lead = f"{text.count(refused.total, 'line')}; the newest {text.number(len(refused.rows))} are here. "
+    lead += "The rest of their batches was kept."
+    return panel(
+        "Refused lines", refused_table(refused.rows), "refused", lead=lead, actions=copy_table_button(), wide=True
+    )
+
+
+def _storage(storage: StorageFigures) -> Component:
+    pairs: tuple[tuple[str, Content], ...] = (
+        ("database", html.Code(storage.database)),
+        ("dialect", storage.dialect),
+        ("schema", html.Code(storage.schema or text.UNKNOWN)),
+        ("size", text.size(storage.size_bytes)),
+        ("free on its disk", text.size(storage.free_bytes)),
+        ("facts", text.number(storage.facts)),
+        ("step blocks", text.number(storage.step_blocks)),
+        ("heartbeat windows", text.number(storage.heartbeat_windows)),
+    )
+    return panel(
+        "Storage",
+        html.Dl([piece for name, value in pairs for piece in (html.Dt(name), html.Dd(value))], className="pairs"),
+        "storage",
+        wide=True,
+    )

@@ -1,0 +1,347 @@
+"""Incident: why did it stop, what did it cost, what do I do?
+
+Rules
+- The verdict comes with its confidence and with what would settle it; below certainty nothing is put as fact.
+- Evidence is in the order of its instants and keeps its source; what started it stands out, what followed is quiet.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from dash import Dash, Input, Output, State, dcc, html
+from dash.development.base_component import Component
+from dash.exceptions import PreventUpdate
+
+from rerail.server.core.view import CausalRole, EvidenceLine, Incident
+from rerail.server.queries import Queries
+from rerail.server.query_results import IncidentMark, IncidentView
+from rerail.ui import address, text
+from rerail.ui.address import Address, incident_path, run_path
+from rerail.ui.elements import Content, Head, badge, copy_table_button, instant, link, panel, table
+from rerail.ui.pages.run_head import phrases
+from rerail.ui.pages.run_tables import anatomy_bar, exit_codes, part_class
+from rerail.ui.reading import NOT_FOUND, in_thread
+from rerail.ui.sentences import incident_sentence
+
+PAGE = "incident"
+
+EVIDENCE_SHOWN = 200
+
+
+async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
+    """The page of one incident."""
+    found = await in_thread(queries.incident, wanted.name)
+    return html.Div(
+        [
+            dcc.Store(id="incident-id", data=wanted.name),
+            dcc.Store(id="incident-live"),
+            html.Div(content(found), id="incident-content"),
+        ],
+        id="incident-page",
+        className="page-body",
+        **{"data-title": title(found.incident), "data-run": found.incident.run_id},
+    )
+
+
+def register(app: Dash, queries: Queries) -> None:
+    """Add the callback that keeps an open incident up to date."""
+
+    @app.callback(
+        Output("incident-content", "children"),
+        Input("incident-live", "data"),
+        State("incident-id", "data"),
+        prevent_initial_call=True,
+    )
+    async def refresh(signal: object, incident_id: str | None) -> list[Component]:
+        if signal is None or incident_id is None:
+            raise PreventUpdate
+        try:
+            return content(await in_thread(queries.incident, incident_id))
+        except NOT_FOUND as error:
+            raise PreventUpdate from error
+
+
+def title(incident: Incident) -> str:
+    """What happened, as a headline."""
+    if incident.is_planned:
+        return "Planned restart"
+    return text.cause(incident.verdict.cause).capitalize()
+
+
+def content(found: IncidentView) -> list[Component]:
+    """Everything on the page."""
+    incident = found.incident
+    return [
+        _crumbs(found),
+        html.Div(
+            [
+                html.H1(title(incident)),
+                badge("open", "danger") if incident.is_open else badge("recovered", "quiet"),
+                badge("planned", "outline") if incident.is_planned else None,
+                html.Span(instant(found.run.as_of), className="as-of", hidden=True),
+            ],
+            className="title-row",
+        ),
+        html.Div(_about(found), className="about"),
+        html.P(phrases(incident_sentence(incident)), className="sentence"),
+        html.Div([_anatomy(incident), _verdict(found)], className="columns columns-wide-left"),
+        _evidence(incident),
+        _attempts(found),
+        _config(found),
+    ]
+
+
+def _crumbs(found: IncidentView) -> Component:
+    run_name = found.run.name or found.run.run_id
+    moves = [
+        _neighbour(found.previous, "← previous", "previous-incident"),
+        _neighbour(found.next, "next →", "next-incident"),
+    ]
+    return html.Div(
+        [
+            link("Runs", address.RUNS),
+            html.Span("/", className="muted"),
+            link(run_name, run_path(found.incident.run_id)),
+            html.Span("/", className="muted"),
+            link("incidents", run_path(found.incident.run_id, "incidents")),
+            html.Span(moves, className="moves"),
+        ],
+        className="crumbs",
+    )
+
+
+def _neighbour(mark: IncidentMark | None, label: str, element_id: str) -> Component:
+    if mark is None:
+        return html.Span(label, className="muted")
+    return html.A(label, href=incident_path(mark.incident_id), id=element_id, title=text.cause(mark.cause))
+
+
+def _about(found: IncidentView) -> list[Component]:
+    incident = found.incident
+    pieces = [
+        html.Span([instant(incident.started_at), " – ", instant(incident.ended_at) if incident.ended_at else "now"])
+    ]
+    if incident.noticed_at is not None:
+        pieces.append(html.Span(["noticed ", instant(incident.noticed_at)]))
+    if incident.scope is not None:
+        pieces.append(html.Span(f"restart {text.SCOPES[incident.scope]}"))
+    if incident.verdict.culprit_rank is not None:
+        pieces.append(html.Span(["rank ", html.Strong(incident.verdict.culprit_rank)]))
+    if incident.verdict.culprit_node is not None:
+        pieces.append(html.Span(["node ", html.Strong(incident.verdict.culprit_node)]))
+    pieces.append(html.Code(incident.incident_id))
+    return pieces
+
+
+def _anatomy(incident: Incident) -> Component:
+    whole = incident.so_far_ns
+    rows: list[Sequence[Content]] = [
+        (
+            html.Span([html.I(className=f"swatch {part_class(part.name)}"), text.PARTS.get(part.name, part.name)]),
+            text.share(part.length_ns / whole if whole else None, text.DASH),
+            text.duration(part.length_ns),
+        )
+        for part in incident.parts
+    ]
+    cost = [
+        ("time to restart", text.duration(incident.time_to_restart_ns) if incident.restarted_at else "not yet"),
+        ("time to recover", text.duration(whole) + (" so far" if incident.is_open else "")),
+        ("steps lost", text.number(incident.lost_steps)),
+        ("training to redo", text.duration(incident.lost_ns)),
+        ("cost", text.gpu_hours(incident.lost_gpu_ns, "unknown: no GPU number was told")),
+    ]
+    if incident.rollback is not None:
+        rollback = incident.rollback
+        cost.append(("thrown back", f"from step {text.number(rollback.from_step)} to {text.number(rollback.to_step)}"))
+    return panel(
+        "Anatomy",
+        [
+            html.Div(anatomy_bar(incident), className="anatomy-large"),
+            html.Div(
+                [
+                    table(
+                        (Head("part", "wide"), Head("share", "number"), Head("time", "number")),
+                        rows,
+                        "Parts of the incident",
+                    ),
+                    html.Dl(
+                        [piece for name, value in cost for piece in (html.Dt(name), html.Dd(value))], className="pairs"
+                    ),
+                ],
+                className="columns columns-tight",
+            ),
+        ],
+        "anatomy",
+        lead="The parts sum to the time to recover.",
+    )
+
+
+def _verdict(found: IncidentView) -> Component:
+    verdict = found.incident.verdict
+    confidence = verdict.confidence
+    body: list[Content] = [
+        html.P(verdict.sentence or "Nothing says why.", className="verdict"),
+        html.Div(
+            [
+                badge(text.cause(verdict.cause), "outline"),
+                badge(text.DOMAINS[verdict.domain], "outline"),
+                html.Span(
+                    [
+                        html.Span(html.Span(style={"width": f"{confidence * 100:.0f}%"}), className="meter"),
+                        f"{confidence * 100:.0f} % confident" if confidence else "no confidence",
+                    ],
+                    className="confidence",
+                ),
+            ],
+            className="under",
+        ),
+    ]
+    if verdict.advice:
+        body.append(html.Div([html.H3("What to do"), html.P(verdict.advice)]))
+    if verdict.missing_evidence:
+        body.append(html.Div([html.H3("What would settle it"), html.P(verdict.missing_evidence)]))
+    if found.incident.exit_codes:
+        body.append(html.Div([html.H3("Exit codes"), exit_codes(found.incident.exit_codes)]))
+    return panel("Verdict", body, "verdict")
+
+
+def _evidence(incident: Incident) -> Component:
+    lines = sorted(incident.evidence, key=lambda line: line.at)
+    if not lines:
+        about = (
+            "No evidence came with it. An agent on the node sends log lines, kernel messages and exit codes: "
+            "`rerail agent` beside the ranks, or `rerail collect` for a scheduler."
+        )
+        return panel("Evidence", html.P(about, className="calm"), "evidence", wide=True)
+    shown = lines[:EVIDENCE_SHOWN]
+    more = (
+        [html.P(f"{text.number(len(lines) - len(shown))} more lines are not shown.", className="note")]
+        if len(lines) > len(shown)
+        else []
+    )
+    return panel(
+        "Evidence",
+        [html.Ol([_line(line, incident.started_at) for line in shown], className="evidence"), *more],
+        "evidence",
+        lead=f"{text.count(len(lines), 'line')}, in the order of time, from the last completed step.",
+        wide=True,
+    )
+
+
+def _line(line: EvidenceLine, started_at: int) -> Component:
+    where = [f"rank {line.rank}" if line.rank is not None else None, line.node]
+    since = line.at - started_at
+    return html.Li(
+        [
+            html.Div(
+                [
+                    html.Span(instant(line.at, "precise"), className="nowrap"),
+                    html.Span(("+" if since >= 0 else "") + text.duration(since), className="muted"),
+                ],
+                className="evidence-when",
+            ),
+            html.Div(
+                [
+                    badge(
+                        text.ROLES[line.role], "role-initiating" if line.role is CausalRole.INITIATING else "outline"
+                    ),
+                    html.Span(line.source, className="strong"),
+                    html.Span(line.code, className="label") if line.code else None,
+                    *(html.Span(part) for part in where if part),
+                ],
+                className="evidence-what",
+            ),
+            html.Pre(line.text),
+        ],
+        className=f"evidence-{line.role.value}",
+        title=f"{line.emitter} #{line.seq}" if line.emitter else None,
+    )
+
+
+def _attempts(found: IncidentView) -> Component:
+    heads = (
+        Head("attempt", "number"),
+        Head("started"),
+        Head("lasted", "number"),
+        Head("ended"),
+        Head("steps", "number"),
+        Head("resumed from", "number"),
+        Head("reason", "wide"),
+    )
+    rows: list[Sequence[Content]] = []
+    interrupted = set(found.incident.attempts)
+    for attempt in found.attempts:
+        end = attempt.ended_at if attempt.ended_at is not None else found.run.as_of
+        outcome = "ended" if attempt.outcome is None else text.OUTCOMES[attempt.outcome]
+        steps = (
+            "none"
+            if attempt.first_step is None or attempt.last_step is None
+            else f"{text.number(attempt.first_step)}–{text.number(attempt.last_step)}"
+        )
+        rows.append(
+            (
+                link(html.Strong(attempt.number), run_path(found.incident.run_id, f"attempt-{attempt.number}")),
+                instant(attempt.started_at),
+                text.duration(end - attempt.started_at),
+                badge(outcome, "warn" if attempt.number in interrupted else "quiet")
+                if attempt.ended_at
+                else badge("running", "good"),
+                steps,
+                text.number(attempt.resumed_from_step, text.DASH),
+                attempt.reason or text.DASH,
+            )
+        )
+    return panel(
+        "Attempts",
+        table(heads, rows, "Attempts of the incident"),
+        "attempts",
+        lead="The interrupted ones and the one that followed.",
+        actions=copy_table_button(),
+        wide=True,
+    )
+
+
+def _config(found: IncidentView) -> Component:
+    before, after = _settings(found.config), _settings(found.config_after)
+    if not before and not after:
+        about = "No recovery settings were told. `attempt_started` carries them as `config`."
+        return panel("Recovery config in force", html.P(about, className="calm"), "config", wide=True)
+    rows: list[Sequence[Content]] = []
+    for key in sorted(before | after):
+        old, new = before.get(key), after.get(key)
+        changed = bool(after) and old != new
+        shown_new: Content = (
+            badge(new if new is not None else "gone", "warn")
+            if changed
+            else html.Span("same" if after else text.DASH, className="muted")
+        )
+        rows.append((html.Code(key), html.Code(old if old is not None else text.DASH), shown_new))
+    return panel(
+        "Recovery config in force",
+        table(
+            (Head("setting"), Head("when it began", "wide"), Head("of the attempt that followed", "wide")),
+            rows,
+            "Recovery config",
+        ),
+        "config",
+        actions=copy_table_button(),
+        wide=True,
+    )
+
+
+def _settings(config: str | None) -> dict[str, str]:
+    """Settings as text; a config that is no JSON object is shown whole."""
+    if config is None:
+        return {}
+    try:
+        settings = json.loads(config)
+    except ValueError:
+        return {"config": config}
+    if not isinstance(settings, dict):
+        return {"config": config}
+    return {
+        str(key): value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for key, value in settings.items()
+    }

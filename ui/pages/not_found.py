@@ -1,0 +1,25 @@
+"""Not found: what was asked for is not here. Says why that may be and where to go on."""
+
+from __future__ import annotations
+
+from dash import html
+from dash.development.base_component import Component
+
+from rerail.ui import address
+from rerail.ui.elements import command, link
+
+
+def layout(what: str, name: str) -> Component:
+    """The page for a run, an incident or an address that is not known."""
+    about = {
+        "run": "No fact of it has come. A run appears with its first fact; check the id its emitters use.",
+        "incident": "Incidents are derived from facts. A late fact can join two of them, and then an id goes away.",
+    }.get(what, "There is no page at this address.")
+    title = {"run": f"No run named {name}", "incident": f"No incident named {name}"}.get(what, "No such page")
+    more = [link("All runs", address.RUNS, "button"), link("What data has come", address.DATA, "button")]
+    lines = [command("curl {server}/api/v1/runs")] if what in ("run", "incident") else []
+    return html.Div(
+        [html.H1(title), html.P(about, className="sentence"), html.Div(more, className="buttons"), *lines],
+        className="narrow-page",
+        **{"data-title": title},
+    )

@@ -1,0 +1,151 @@
+"""Data quality: can I trust the numbers? The same panel on a run's page and, for all runs, on the data page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dash import html
+from dash.development.base_component import Component
+
+from rerail.server.core.view import RunView
+from rerail.server.query_results import EmitterRow, RefusedRow
+from rerail.ui import text
+from rerail.ui.address import DATA, run_path
+from rerail.ui.elements import Content, Head, badge, copy_table_button, instant, link, panel, table
+
+CLOCK_DOUBT_NS = 1_000_000_000
+"""A clock further off than this deserves a look."""
+
+
+def quality_panel(view: RunView, emitters: Sequence[EmitterRow]) -> Component:
+    """What came, what did not fit, and what the figures rest on."""
+    quality = view.data_quality
+    counts = (
+        ("duplicates", quality.duplicates, "Lines whose (emitter, seq) was held already. They change nothing."),
+        ("late", quality.late, "Facts of an earlier instant than ones before them; the timeline was made again."),
+        ("contradictory", quality.contradictory, "Facts that cannot all be true. They are kept and counted."),
+        ("refused", quality.rejected, "Lines that could not be read; see the data page."),
+    )
+    figures = [
+        html.Div(
+            [html.Span(text.number(how_many), className="count-value"), html.Span(name, className="count-name")],
+            className="count count-some" if how_many and name in ("contradictory", "refused") else "count",
+            title=hint,
+        )
+        for name, how_many, hint in counts
+    ]
+    figures.append(
+        _figure(text.duration(quality.clock_spread_ns), "between clocks", "Largest difference between emitters' clocks")
+    )
+    figures.append(_figure(text.duration(quality.unexplained_ns), "unexplained", "Time that no fact explains"))
+    content: list[Content] = [html.Div(figures, className="counts")]
+    if quality.notes:
+        content.append(html.Ul([html.Li(note) for note in quality.notes], className="rests-on"))
+    if quality.contradictions:
+        rows = [(text.number(found.count), found.reason, html.Code(found.example)) for found in quality.contradictions]
+        content.append(
+            table((Head("n", "number"), Head("contradiction"), Head("for example", "wide")), rows, "Contradictions")
+        )
+    if quality.blind:
+        rows = [
+            (
+                blind.source,
+                instant(blind.since),
+                badge("still blind", "warn") if blind.until is None else instant(blind.until),
+                blind.reason or text.DASH,
+            )
+            for blind in quality.blind
+        ]
+        content.append(
+            table((Head("source"), Head("blind since"), Head("until"), Head("why", "wide")), rows, "Blind sources")
+        )
+    if emitters:
+        content.append(emitters_table(emitters))
+    lead: Content = (
+        "Nothing contradicts; every line was read." if is_clean(view) else "Some of what came does not fit together."
+    )
+    return panel("Data quality", content, "quality", lead=lead, actions=copy_table_button(), wide=True)
+
+
+def is_clean(view: RunView) -> bool:
+    """Whether nothing was refused or contradictory and no source is blind."""
+    quality = view.data_quality
+    return not (quality.contradictory or quality.rejected or any(blind.until is None for blind in quality.blind))
+
+
+def emitters_table(emitters: Sequence[EmitterRow], with_run: bool = False) -> Component:
+    """Who speaks of a run, and how well it is heard."""
+    heads = [
+        Head("emitter", "wide"),
+        Head("facts", "number"),
+        Head("duplicate", "number"),
+        Head("refused", "number"),
+        Head("missing", "number", "sequence numbers that never came"),
+        Head(
+            "least delay",
+            "number",
+            "smallest time from an instant to its arrival; below 0 its clock runs ahead of ours",
+        ),
+        Head("clock", "number", "its clock minus ours, as it said last"),
+        Head("last heard"),
+    ]
+    rows = []
+    for emitter in emitters:
+        row: list[Content] = [
+            html.Code(emitter.emitter),
+            text.number(emitter.accepted),
+            text.number(emitter.duplicate),
+            badge(text.number(emitter.rejected), "warn") if emitter.rejected else "0",
+            badge(text.number(emitter.missing), "warn") if emitter.missing else "0",
+            text.duration(emitter.least_delay_ns, text.DASH),
+            _offset(emitter.clock_offset_ns),
+            instant(emitter.last_received_at),
+        ]
+        rows.append([link(emitter.run_id, run_path(emitter.run_id)), *row] if with_run else row)
+    return table([Head("run"), *heads] if with_run else heads, rows, "Emitters")
+
+
+def refused_table(rows: Sequence[RefusedRow]) -> Component:
+    """Refused lines with the field, its value, and why."""
+    heads = (
+        Head("when"),
+        Head("run"),
+        Head("emitter"),
+        Head("field"),
+        Head("value"),
+        Head("reason"),
+        Head("line as it came", "wide"),
+    )
+    shown = [
+        (
+            instant(row.received_at),
+            text.DASH if row.run is None else link(row.run, run_path(row.run)),
+            text.DASH if row.emitter is None else html.Code(row.emitter),
+            html.Code(row.field or text.DASH),
+            html.Code(row.value, className="cut"),
+            row.reason,
+            html.Details([html.Summary(f"line {row.line}"), html.Pre(row.raw)]),
+        )
+        for row in rows
+    ]
+    return table(heads, shown, "Refused lines, newest first")
+
+
+def refused_link(how_many: int) -> Component:
+    """Where the refused lines are."""
+    return link(text.count(how_many, "refused line"), f"{DATA}#refused")
+
+
+def _offset(offset_ns: int | None) -> Content:
+    if offset_ns is None:
+        return text.DASH
+    shown = ("+" if offset_ns > 0 else "") + text.duration(offset_ns)
+    return badge(shown, "warn", "far from this server's clock; corrected") if abs(offset_ns) > CLOCK_DOUBT_NS else shown
+
+
+def _figure(value: str, name: str, hint: str) -> Component:
+    return html.Div(
+        [html.Span(value, className="count-value"), html.Span(name, className="count-name")],
+        className="count",
+        title=hint,
+    )

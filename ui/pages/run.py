@@ -1,0 +1,159 @@
+"""Run: what happened to this run, and where did the time go?
+
+Rules
+- Sentence, figures, picture, waterfall, then tables: nobody has to scroll for the answer.
+- Head and tables are drawn again when the server says that the run changed; the picture asks for itself
+  (`assets/timeline.js`). Neither moves what is being read.
+"""
+
+from __future__ import annotations
+
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
+from dash.development.base_component import Component
+from dash.exceptions import PreventUpdate
+
+from rerail.server.queries import Queries
+from rerail.ui.address import Address
+from rerail.ui.figures.run_picture import HEIGHT, empty_figure
+from rerail.ui.pages.run_head import head
+from rerail.ui.pages.run_tables import panels
+from rerail.ui.reading import NOT_FOUND, in_thread
+from rerail.ui.theme import LIGHT
+
+PAGE = "run"
+
+RANGES = (("all", "Whole run"), ("86400", "24 h"), ("21600", "6 h"), ("3600", "1 h"), ("900", "15 min"))
+
+WINDOWS = (
+    ("", "fitting window"),
+    ("300", "5 min window"),
+    ("900", "15 min window"),
+    ("3600", "1 h window"),
+    ("21600", "6 h window"),
+    ("86400", "1 d window"),
+    ("604800", "7 d window"),
+)
+
+GRAPH = {
+    "displaylogo": False,
+    "displayModeBar": False,
+    "showSendToCloud": False,
+    "plotlyServerURL": "",
+    "modeBarButtonsToRemove": ["sendChartToCloud", "sendDataToCloud"],
+    "doubleClick": "autosize",
+    "responsive": True,
+    "scrollZoom": False,
+}
+"""No mode bar, hence no button that sends a chart anywhere; what it did has words and keys on the page."""
+
+
+async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
+    """The page of one run."""
+    view = await in_thread(queries.run, wanted.name)
+    emitters = await in_thread(queries.emitters, wanted.name)
+    title = view.name or view.run_id
+    return html.Div(
+        [
+            dcc.Store(id="run-id", data=view.run_id),
+            dcc.Store(id="run-live"),
+            dcc.Store(id="timeline-ask"),
+            html.Div(head(view), id="run-head"),
+            _picture(),
+            html.Div(panels(view, emitters), id="run-panels"),
+        ],
+        id="run-page",
+        className="page-body",
+        **{"data-title": title, "data-run": view.run_id},
+    )
+
+
+def register(app: Dash, queries: Queries) -> None:
+    """Add the callbacks of the page."""
+
+    @app.callback(
+        Output("run-head", "children"),
+        Output("run-panels", "children"),
+        Input("run-live", "data"),
+        State("run-id", "data"),
+        prevent_initial_call=True,
+    )
+    async def refresh(signal: object, run_id: str | None) -> tuple[list[Component], list[Component]]:
+        if signal is None or run_id is None:
+            raise PreventUpdate
+        try:
+            view = await in_thread(queries.run, run_id)
+            emitters = await in_thread(queries.emitters, run_id)
+        except NOT_FOUND as error:
+            raise PreventUpdate from error
+        return head(view), panels(view, emitters)
+
+    app.clientside_callback(
+        ClientsideFunction("rerail_timeline", "draw"),
+        Output("timeline", "figure"),
+        Input("timeline", "relayoutData"),
+        Input("timeline-window", "value"),
+        Input("timeline-ask", "data"),
+        Input("run-id", "data"),
+    )
+    app.clientside_callback(
+        ClientsideFunction("rerail_timeline", "open"),
+        Output("timeline-caption", "lang"),
+        Input("timeline", "clickData"),
+        prevent_initial_call=True,
+    )
+
+
+def _picture() -> Component:
+    ranges = html.Div(
+        [html.Button(label, type="button", className="seg", **{"data-range": value}) for value, label in RANGES],
+        className="segs",
+        role="group",
+        **{"aria-label": "Range"},
+    )
+    window = dmc.Select(
+        id="timeline-window",
+        data=[{"value": value, "label": label} for value, label in WINDOWS],
+        value="",
+        size="xs",
+        allowDeselect=False,
+        checkIconPosition="right",
+        className="window",
+        **{"aria-label": "Sliding window of the goodput lines"},
+    )
+    actions = [
+        html.Button(
+            "Follow",
+            type="button",
+            className="seg seg-alone",
+            id="timeline-follow",
+            hidden=True,
+            title="Keep the newest in view",
+        ),
+        html.Button("Copy link", type="button", className="quiet-button", **{"data-copy": "address"}),
+        html.Button("Save PNG", type="button", className="quiet-button", **{"data-do": "png"}),
+    ]
+    graph = dcc.Graph(
+        id="timeline", figure=empty_figure(LIGHT), config=GRAPH, style={"height": f"{HEIGHT}px"}, className="timeline"
+    )
+    return html.Section(
+        [
+            html.Header(
+                [
+                    html.H2(html.A("Timeline", href="#timeline-panel")),
+                    html.Div([ranges, window, *actions], className="actions"),
+                ],
+                className="panel-head",
+            ),
+            html.Div(
+                graph,
+                id="timeline-frame",
+                tabIndex=0,
+                role="group",
+                **{"aria-label": "Timeline: arrows move, + and − zoom, 0 shows all"},
+            ),
+            html.P(id="timeline-caption", className="caption", **{"aria-live": "polite"}),
+        ],
+        id="timeline-panel",
+        className="panel panel-wide",
+    )

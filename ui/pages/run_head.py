@@ -1,0 +1,133 @@
+"""The head of a run's page: name, state, the answer in a sentence, and the key figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dash import html
+from dash.development.base_component import Component
+
+from rerail.server.core.view import RunState, RunView
+from rerail.ui import address, text
+from rerail.ui.elements import badge, instant, link, state_badge, tile
+from rerail.ui.sentences import Phrase, run_now, run_sentence
+
+
+def head(view: RunView) -> list[Component]:
+    """Everything above the picture."""
+    has_open = any(incident.is_open for incident in view.incidents)
+    about = [view.project, view.framework, None if view.gpus is None else gpus(view)]
+    facts = [html.Span(part) for part in about if part]
+    facts += [html.Span(f"{key}={value}", className="label") for key, value in view.labels]
+    facts.append(html.Span(["since ", instant(view.started_at)] if view.started_at else "not started"))
+    if view.ended_at is not None:
+        facts.append(html.Span(["until ", instant(view.ended_at)]))
+    return [
+        html.Div([link("Runs", address.RUNS), html.Span("/", className="muted")], className="crumbs"),
+        html.Div(
+            [
+                html.H1(view.name or view.run_id),
+                state_badge(view.state, view.silent_since, has_open),
+                html.Span(instant(view.as_of), className="as-of", hidden=True),
+            ],
+            className="title-row",
+        ),
+        html.Div(
+            [html.Code(view.run_id)] * (view.name is not None and view.name != view.run_id) + facts, className="about"
+        ),
+        html.P(phrases(run_sentence(view)), className="sentence"),
+        html.P(phrases(run_now(view)), className="sentence-now"),
+        html.Div(tiles(view), className="tiles"),
+    ]
+
+
+def phrases(pieces: Sequence[Phrase]) -> list[Component | str]:
+    """A sentence as components."""
+    shown: list[Component | str] = []
+    for piece in pieces:
+        content: Component | str = html.Strong(piece.words) if piece.is_strong else piece.words
+        shown.append(html.A(content, href=piece.href) if piece.href else content)
+    return shown
+
+
+def gpus(view: RunView) -> str:
+    """The GPUs of the run as words."""
+    kind = f" {view.gpu_type}" if view.gpu_type else ""
+    return f"{text.number(view.gpus)}{kind} GPU{'' if view.gpus == 1 else 's'}"
+
+
+def tiles(view: RunView) -> list[Component]:
+    """The key figures, each a link to what it is made of."""
+    account = view.account
+    incidents = [incident for incident in view.incidents if not incident.is_planned]
+    planned = len(view.incidents) - len(incidents)
+    recovered = sorted(incident.so_far_ns for incident in incidents if not incident.is_open)
+    is_open = view.state is not RunState.ENDED
+    lost = None if view.gpu_account is None else view.gpu_account.elapsed_ns - view.gpu_account.productive_ns
+    return [
+        tile(
+            "Training goodput",
+            text.share(account.training_goodput),
+            f"{text.duration(account.productive_ns)} of {text.duration(account.elapsed_ns)}",
+            "#waterfall",
+        ),
+        tile(
+            "Infrastructure goodput",
+            text.share(account.infrastructure_goodput),
+            f"{text.duration(account.faults_ns)} down after faults",
+            "#waterfall",
+        ),
+        tile(
+            "Lost",
+            text.gpu_hours(lost) if lost is not None else text.duration(account.elapsed_ns - account.productive_ns),
+            "not productive" if lost is not None else "no GPU number was told",
+            "#waterfall",
+        ),
+        tile(
+            "Interruptions",
+            text.number(view.interruptions),
+            f"{text.count(view.restarts, 'restart')}" + (f", {planned} planned" if planned else ""),
+            "#attempts",
+        ),
+        tile(
+            "Time to recover",
+            text.duration(recovered[(len(recovered) - 1) // 2]) if recovered else text.DASH,
+            f"median of {len(recovered)}, max {text.duration(recovered[-1])}"
+            if recovered
+            else "no incident recovered yet",
+            "#recovery",
+        ),
+        tile(
+            "High-water step",
+            text.number(view.high_water_step, text.DASH),
+            f"of {text.number(view.target_step)}" if view.target_step else "no target told",
+            "#timeline-panel",
+        ),
+        tile(
+            "Steps at risk" if is_open else "Steps not saved",
+            text.number(view.checkpoint.steps_at_risk),
+            "no checkpoint known"
+            if view.checkpoint.newest_durable_step is None
+            else f"durable at {text.number(view.checkpoint.newest_durable_step)}",
+            "#checkpoints",
+        ),
+        tile(
+            "Checkpoint age" if is_open else "Last checkpoint",
+            text.duration(checkpoint_age(view)),
+            "since its capture" if is_open else "before the end",
+            "#checkpoints",
+        ),
+    ]
+
+
+def checkpoint_age(view: RunView) -> int | None:
+    """Age of the newest durable checkpoint: now, or when the run ended."""
+    if view.ended_at is None or view.checkpoint.age_ns is None:
+        return view.checkpoint.age_ns
+    return view.checkpoint.age_ns - (view.as_of - view.ended_at)
+
+
+def outcome_badge(outcome: str, is_interrupted: bool, is_planned: bool) -> Component:
+    """How an attempt ended."""
+    tone = "quiet" if is_planned or not is_interrupted else "warn"
+    return badge(outcome, tone)

@@ -1,0 +1,281 @@
+"""Runs: which run?
+
+Rules
+- The table reads rows as it scrolls; search, state and order go to the query, and to the address.
+- A cell shows the two numbers that belong together: both goodputs, p50 and maximum, current and target step.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs
+
+import dash_ag_grid as dag
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
+from dash.development.base_component import Component
+
+from rerail.server.core.view import RunState
+from rerail.server.queries import Queries
+from rerail.server.query_results import RunRow
+from rerail.ui import text
+from rerail.ui.address import Address, incident_path, run_path
+from rerail.ui.elements import empty
+from rerail.ui.reading import in_thread
+from rerail.ui.sentences import runs_sentence
+from rerail.ui.theme import ORDER
+
+PAGE = "runs"
+
+BLOCK = 100
+"""Rows per request of the table."""
+
+STATES = (("", "All"), ("alive", "Alive"), ("silent", "Silent"), ("ended", "Ended"))
+
+COLUMNS = (
+    {"field": "run", "headerName": "Run", "cellRenderer": "RunName", "minWidth": 220, "flex": 2, "sortBy": "run_id"},
+    {"field": "state", "headerName": "State", "cellRenderer": "RunStateCell", "width": 150, "sortBy": "last_heard_at"},
+    {
+        "field": "goodput",
+        "headerName": "Goodput",
+        "headerTooltip": "Training goodput, and infrastructure goodput under it",
+        "cellRenderer": "GoodputPair",
+        "width": 168,
+        "sortBy": "training_goodput",
+    },
+    {
+        "field": "phases",
+        "headerName": "Where the time went",
+        "cellRenderer": "PhaseBar",
+        "minWidth": 170,
+        "flex": 1,
+        "sortable": False,
+    },
+    {
+        "field": "faults",
+        "headerName": "Faults",
+        "headerTooltip": "Interrupted attempts, and all restarts under it",
+        "cellRenderer": "Pair",
+        "type": "rightAligned",
+        "width": 104,
+        "sortBy": "interruptions",
+    },
+    {
+        "field": "recover",
+        "headerName": "Time to recover",
+        "headerTooltip": "Median, and maximum of how many incidents",
+        "cellRenderer": "Pair",
+        "type": "rightAligned",
+        "width": 148,
+        "sortBy": "recover_max_ns",
+    },
+    {
+        "field": "checkpoint",
+        "headerName": "Checkpoint",
+        "headerTooltip": "Age of the newest durable checkpoint, and the steps a crash would cost now",
+        "cellRenderer": "Pair",
+        "type": "rightAligned",
+        "width": 138,
+        "sortBy": "checkpoint_age_ns",
+    },
+    {
+        "field": "step",
+        "headerName": "Step",
+        "headerTooltip": "High-water step, and the target",
+        "cellRenderer": "Pair",
+        "type": "rightAligned",
+        "width": 118,
+        "sortBy": "high_water_step",
+    },
+)
+"""`sortBy` is the field of `RunRow` that the column is ordered by."""
+
+SORT_FIELDS = {column["field"]: column["sortBy"] for column in COLUMNS if "sortBy" in column}
+
+
+async def layout(queries: Queries, _address: Address, search: str) -> Component:
+    """The page."""
+    counts = await in_thread(_counts, queries)
+    total = sum(counts.values())
+    sentence = runs_sentence(total, *(counts[state] for state in (RunState.ALIVE, RunState.SILENT, RunState.ENDED)))
+    head = [html.H1("Runs"), html.P(sentence, className="sentence", id="runs-sentence")]
+    if not total:
+        return html.Div([*head, _teach()], className="page-body", **{"data-title": "Runs"})
+    wanted = parse_qs(search.removeprefix("?"))
+    state = wanted.get("state", [""])[0]
+    filters = html.Div(
+        [
+            dmc.TextInput(
+                id="runs-search",
+                value=wanted.get("q", [""])[0],
+                placeholder="Search id, name, project, labels   /",
+                size="sm",
+                debounce=250,
+                className="search",
+                **{"aria-label": "Search runs"},
+            ),
+            dmc.SegmentedControl(
+                id="runs-state",
+                data=[{"value": value, "label": label} for value, label in STATES],
+                value=state if state in dict(STATES) else "",
+                size="sm",
+            ),
+            html.Span(id="runs-matches", className="muted", role="status"),
+        ],
+        className="filters",
+    )
+    return html.Div(
+        [*head, filters, _grid(), dcc.Store(id="runs-filter")],
+        id="runs-page",
+        className="page-body page-fill",
+        **{"data-title": "Runs"},
+    )
+
+
+def register(app: Dash, queries: Queries) -> None:
+    """Add the callbacks of the table."""
+
+    @app.callback(
+        Output("runs-grid", "getRowsResponse"),
+        Output("runs-matches", "children"),
+        Output("runs-sentence", "children"),
+        Input("runs-grid", "getRowsRequest"),
+        State("runs-search", "value"),
+        State("runs-state", "value"),
+        prevent_initial_call=True,
+    )
+    async def rows(request: dict[str, object] | None, search: str | None, state: str | None) -> tuple[object, str, str]:
+        request = request or {}
+        start, end = int(str(request.get("startRow") or 0)), int(str(request.get("endRow") or BLOCK))
+        order = request.get("sortModel")
+        first = order[0] if isinstance(order, list) and order else {"colId": "state", "sort": "desc"}
+        found = await in_thread(
+            queries.runs,
+            search=search or "",
+            state=state or None,
+            sort=SORT_FIELDS.get(first["colId"], "last_heard_at"),
+            descending=first["sort"] == "desc",
+            offset=start,
+            limit=min(end - start, BLOCK),
+        )
+        counts = await in_thread(_counts, queries)
+        sentence = runs_sentence(
+            sum(counts.values()), *(counts[known] for known in (RunState.ALIVE, RunState.SILENT, RunState.ENDED))
+        )
+        matches = f"{text.count(found.total, 'run')} match" + ("es" if found.total == 1 else "")
+        return (
+            {"rowData": [grid_row(row) for row in found.rows], "rowCount": found.total},
+            matches if search or state else "",
+            sentence,
+        )
+
+    app.clientside_callback(
+        ClientsideFunction("rerail", "filter_runs"),
+        Output("runs-filter", "data"),
+        Input("runs-search", "value"),
+        Input("runs-state", "value"),
+        prevent_initial_call=True,
+    )
+
+
+def grid_row(row: RunRow) -> dict[str, object]:
+    """A row as the browser draws it: texts, shares and addresses, nothing to compute."""
+    by_phase = dict(row.ns_by_phase)
+    whole = sum(by_phase.values())
+    label = row.name or row.run_id
+    about = [part for part in (row.project, row.run_id if row.name else None) if part]
+    about += [f"{key}={value}" for key, value in row.labels]
+    return {
+        "id": row.run_id,
+        "href": run_path(row.run_id),
+        "run": label,
+        "about": " · ".join(about),
+        "state": row.state.value,
+        "phase": None if row.current_phase is None else text.PHASES[row.current_phase],
+        "is_stalled": row.current_phase is not None and row.current_phase.value == "stalled",
+        "outcome": None if row.outcome is None else text.OUTCOMES[row.outcome],
+        "silent_since": _milliseconds(row.silent_since),
+        "last_heard": _milliseconds(row.last_heard_at),
+        "open_href": None if row.open_incident_id is None else incident_path(row.open_incident_id),
+        "training": row.training_goodput,
+        "infrastructure": row.infrastructure_goodput,
+        "training_text": text.share(row.training_goodput, text.DASH),
+        "infrastructure_text": text.share(row.infrastructure_goodput, text.DASH),
+        "phases": [
+            [
+                phase.value.replace("_", "-"),
+                by_phase[phase] / whole,
+                f"{text.PHASES[phase]} {text.duration(by_phase[phase])}",
+            ]
+            for phase in ORDER
+            if whole and by_phase.get(phase)
+        ],
+        "phases_text": f"{text.duration(row.elapsed_ns)}"
+        + ("" if row.gpus is None else f" on {text.count(row.gpus, 'GPU')}"),
+        "faults": [text.number(row.interruptions), text.count(row.restarts, "restart")],
+        "recover": [
+            text.duration(row.recover_p50_ns, text.DASH),
+            "" if row.recover_max_ns is None else f"max {text.duration(row.recover_max_ns)} of {row.incidents}",
+        ],
+        "checkpoint": _checkpoint(row),
+        "step": [
+            text.number(row.high_water_step, text.DASH),
+            "" if row.target_step is None else f"of {text.number(row.target_step)}",
+        ],
+        "error": row.error,
+    }
+
+
+def _checkpoint(row: RunRow) -> list[str]:
+    """Age and risk while the run lives; after its end only what is saved."""
+    if row.state is RunState.ENDED:
+        saved = row.newest_durable_step
+        return [text.DASH if saved is None else f"step {text.number(saved)}", "" if saved is None else "saved last"]
+    if row.high_water_step is None:
+        return [text.DASH, ""]
+    risk = "at risk unknown" if row.steps_at_risk is None else f"{text.count(row.steps_at_risk, 'step')} at risk"
+    return [text.duration(row.checkpoint_age_ns, text.DASH), risk]
+
+
+def _milliseconds(at: int | None) -> float | None:
+    return None if at is None else at / 1e6
+
+
+def _counts(queries: Queries) -> dict[RunState, int]:
+    return {state: queries.runs(state=state.value, limit=1).total for state in RunState}
+
+
+def _grid() -> Component:
+    columns = [{key: value for key, value in column.items() if key != "sortBy"} for column in COLUMNS]
+    return dag.AgGrid(
+        id="runs-grid",
+        rowModelType="infinite",
+        columnDefs=columns,
+        defaultColDef={"sortable": True, "resizable": True, "suppressHeaderMenuButton": True, "filter": False},
+        getRowId="params.data.id",
+        dashGridOptions={
+            "rowHeight": 58,
+            "headerHeight": 38,
+            "cacheBlockSize": BLOCK,
+            "maxBlocksInCache": 20,
+            "rowBuffer": 10,
+            "infiniteInitialRowCount": 1,
+            "suppressCellFocus": False,
+            "enableCellTextSelection": True,
+            "tooltipShowDelay": 400,
+            "suppressDragLeaveHidesColumns": True,
+            "localeText": {"noRowsToShow": "No run matches."},
+            "theme": {"function": "rerailGridTheme(theme)"},
+        },
+        className="grid",
+        dangerously_allow_code=False,
+    )
+
+
+def _teach() -> Component:
+    return empty(
+        "This server has not heard of any run.",
+        "A run appears with its first fact. Three ways to get there, from the quickest:",
+        "rerail demo --url {server}",
+        "rerail import logs PATH --run my-run --url {server}",
+        "RERAIL_URL={server} torchrun … train.py   # with rerail.collectors.recorder in the training script",
+    )

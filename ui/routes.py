@@ -1,0 +1,66 @@
+"""Routes that serve pictures and signs of change to the browser's own scripts.
+
+Rules
+- A zoom does not go through a Dash callback: the browser asks here, and aborts the request before it.
+- Endpoints are plain functions, which FastAPI runs in threads; they read through `Queries` only.
+- Instants in an address are nanoseconds as text: JavaScript's numbers cannot hold them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+from fastapi import FastAPI, HTTPException, Query, Response
+
+from rerail.server.queries import Queries
+from rerail.ui.reading import NOT_FOUND
+from rerail.ui.run_drawing import RunDrawing, drawing_of
+from rerail.ui.theme import SCHEMES, SchemeName, style_sheet
+
+NANOSECONDS = 1_000_000_000
+
+
+def register(api: FastAPI, queries: Queries) -> None:
+    """Add the routes to `api`."""
+
+    @api.get("/figures/palette.css", include_in_schema=False)
+    def palette() -> Response:
+        return Response(style_sheet(), media_type="text/css", headers={"cache-control": "no-cache"})
+
+    @api.get("/figures/runs/{run_id:path}/timeline", include_in_schema=False)
+    def timeline(
+        run_id: str,
+        start: Annotated[int | None, Query(alias="from")] = None,
+        end: Annotated[int | None, Query(alias="to")] = None,
+        window: Annotated[int | None, Query(ge=1, le=366 * 86_400)] = None,
+        width: Annotated[int, Query(ge=100, le=4000)] = 1200,
+        offset: Annotated[int, Query(ge=-1440, le=1440)] = 0,
+        scheme: SchemeName = SchemeName.LIGHT,
+    ) -> Response:
+        if start is not None and end is not None and start >= end:
+            raise HTTPException(422, "`from` must be before `to`")
+        try:
+            found = queries.timeline(run_id, start, end, width, None if window is None else window * NANOSECONDS)
+        except NOT_FOUND as error:
+            raise HTTPException(404, f"no run named {run_id}") from error
+        drawing = drawing_of(found, offset_minutes=offset, scheme=SCHEMES[scheme], width_px=width)
+        return Response(_json(drawing), media_type="application/json", headers={"cache-control": "no-store"})
+
+
+def _json(drawing: RunDrawing) -> str:
+    return json.dumps(
+        {
+            "figure": drawing.figure,
+            "start": str(drawing.start),
+            "end": str(drawing.end),
+            "as_of": str(drawing.as_of),
+            "is_open": drawing.is_open,
+            "run_start": None if drawing.run_start is None else str(drawing.run_start),
+            "run_end": str(drawing.run_end),
+            "window": drawing.window_seconds,
+            "caption": drawing.caption,
+        },
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )

@@ -1,0 +1,80 @@
+"""Drawing of a run: from what a query answered to the picture, and the words under it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rerail.server.query_results import Timeline
+from rerail.ui import text
+from rerail.ui.figures.axis import Axis, Json
+from rerail.ui.figures.curves import goodput_curves, step_curves
+from rerail.ui.figures.lanes import attempt_blocks, checkpoint_blocks, incident_blocks
+from rerail.ui.figures.run_picture import RunPicture, run_figure
+from rerail.ui.figures.timeline import timeline_bars, timeline_columns
+from rerail.ui.theme import Scheme
+
+NARROW_PX = 560
+
+
+@dataclass(frozen=True, slots=True)
+class RunDrawing:
+    """A figure, and what the browser must know to ask for the next one."""
+
+    figure: Json
+    start: int
+    end: int
+    as_of: int
+    is_open: bool
+    run_start: int | None
+    run_end: int
+    window_seconds: int
+    caption: str
+
+
+def drawing_of(timeline: Timeline, offset_minutes: int, scheme: Scheme, width_px: int) -> RunDrawing:
+    """The picture of `timeline`, its clock `offset_minutes` east of UTC."""
+    axis = Axis(timeline.start, max(timeline.end, timeline.start + 1), offset_minutes)
+    is_open = timeline.run_ended_at is None
+    run_end = timeline.as_of if timeline.run_ended_at is None else timeline.run_ended_at
+    spans = timeline.spans
+    picture = RunPicture(
+        axis=axis,
+        bars=timeline_bars(spans.spans, axis),
+        columns=timeline_columns(spans.bins),
+        attempts=attempt_blocks(timeline.attempts, run_end, axis),
+        checkpoints=checkpoint_blocks(timeline.checkpoints, run_end, axis),
+        incidents=incident_blocks(timeline.incidents, run_end, axis, "/incidents/"),
+        goodput=goodput_curves(timeline.sliding),
+        window=text.duration(timeline.window_ns),
+        steps=step_curves(timeline.step_points),
+        now=timeline.as_of if is_open else None,
+        is_narrow=width_px < NARROW_PX,
+    )
+    return RunDrawing(
+        figure=run_figure(picture, scheme),
+        start=axis.start,
+        end=axis.end,
+        as_of=timeline.as_of,
+        is_open=is_open,
+        run_start=timeline.run_started_at,
+        run_end=run_end,
+        window_seconds=timeline.window_ns // text.NANOSECONDS,
+        caption=caption(timeline),
+    )
+
+
+def caption(timeline: Timeline) -> str:
+    """What is shown, how exactly, and what is not."""
+    length = text.duration(timeline.end - timeline.start)
+    spans = timeline.spans
+    if not spans.span_count:
+        return f"{length}: nothing is known of this stretch."
+    if spans.is_exact:
+        shown = f"{length}, every one of {text.count(spans.span_count, 'span')} drawn exactly."
+    else:
+        shown = (
+            f"{length}, {text.count(spans.span_count, 'span')} as shares in {text.count(len(spans.bins), 'column')}; "
+            "zoom in for exact ones."
+        )
+    left_out = [f"{text.number(how_many)} {what.replace('_', ' ')}" for what, how_many in timeline.left_out if how_many]
+    return shown + (f" Not drawn at this zoom: {', '.join(left_out)}." if left_out else "")

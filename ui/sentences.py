@@ -1,0 +1,159 @@
+"""Sentences: what a page says before it shows anything.
+
+Rules
+- The first sentence answers the page's question with numbers; a reader who stops there has the answer.
+- Losses are named largest first, at most two, and never one that is nothing.
+- A phrase may be a link to what it is made of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rerail.server.core.facts import Phase
+from rerail.server.core.view import Account, Incident, RunState, RunView
+from rerail.ui import text
+from rerail.ui.address import incident_path
+
+LOSSES = {
+    "faults": "faults",
+    "startup": "start-up",
+    "planned": "planned down-time",
+    "checkpoint": "checkpoint stalls",
+    "rework": "rework",
+    "stalls": "stalls",
+    "overhead": "evaluation, data wait and overhead",
+    "unknown": "silence",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A piece of a sentence."""
+
+    words: str
+    href: str | None = None
+    is_strong: bool = False
+
+
+def run_sentence(view: RunView) -> tuple[Phrase, ...]:
+    """How good the run is, what took most, and the worst of its incidents."""
+    account = view.account
+    goodput = account.training_goodput
+    if goodput is None:
+        return (Phrase("Nothing has happened yet: no attempt and no queue has been told of this run."),)
+    phrases = [
+        Phrase(f"{text.share(goodput)} training goodput", "#waterfall", True),
+        Phrase(f" over {text.duration(account.elapsed_ns)}. "),
+    ]
+    losses = largest_losses(account, 2)
+    faults = [incident for incident in view.incidents if not incident.is_planned]
+    if losses:
+        for index, (name, share) in enumerate(losses):
+            phrases.append(Phrase(" and " if index else ""))
+            amount = text.points(share)
+            amount = amount[0].upper() + amount[1:] if not index else amount
+            phrases.append(Phrase(f"{amount} {'went to ' if not index else 'to '}"))
+            phrases.append(Phrase(LOSSES[name], "#waterfall"))
+        if faults:
+            phrases.append(Phrase(", after " if any(name in ("faults", "rework") for name, _ in losses) else "; "))
+            phrases.append(Phrase(text.count(len(faults), "incident"), "#incidents"))
+        phrases.append(Phrase(". "))
+    else:
+        phrases.append(Phrase("Nothing was lost. "))
+    worst = worst_incident(view)
+    if worst is not None and len(faults) > 1:
+        cost = (
+            text.duration(worst.so_far_ns)
+            if worst.lost_gpu_ns is None
+            else f"{text.gpu_hours(worst.lost_gpu_ns)} and {text.duration(worst.so_far_ns)}"
+        )
+        phrases.append(Phrase("The worst, "))
+        phrases.append(Phrase(text.cause(worst.verdict.cause), incident_path(worst.incident_id)))
+        phrases.append(Phrase(f", cost {cost}."))
+    return tuple(phrases)
+
+
+def run_now(view: RunView) -> tuple[Phrase, ...]:
+    """What the run is doing as of now."""
+    opened = next((incident for incident in view.incidents if incident.is_open), None)
+    steps = _steps(view)
+    if view.state is RunState.ENDED:
+        how = "" if view.outcome is None else f": {text.OUTCOMES[view.outcome]}"
+        reason = f" ({view.reason})" if view.reason else ""
+        return (Phrase(f"Ended{how}{reason}{steps}."),)
+    if view.state is RunState.SILENT:
+        return (Phrase("Nothing is heard of it", None, True), Phrase(f"{steps}. Whether it runs is not known."))
+    if opened is not None:
+        return (
+            Phrase(f"Not training: {text.cause(opened.verdict.cause)}", incident_path(opened.incident_id), True),
+            Phrase(f", {text.duration(opened.so_far_ns)} so far{steps}."),
+        )
+    if view.current_phase is None:
+        return (Phrase(f"Alive{steps}."),)
+    verbs = {Phase.TRAINING: "Training", Phase.STALLED: "Stalled"}
+    doing = verbs.get(view.current_phase, text.PHASES[view.current_phase].capitalize())
+    return (Phrase(f"{doing} now{steps}.", None, view.current_phase is Phase.STALLED),)
+
+
+def runs_sentence(total: int, alive: int, silent: int, ended: int) -> str:
+    """How many runs there are and how they are."""
+    if not total:
+        return "No run yet."
+    parts = []
+    if alive:
+        parts.append(f"{text.number(alive)} alive")
+    if silent:
+        parts.append(f"{text.number(silent)} silent")
+    if ended:
+        parts.append(f"{text.number(ended)} ended")
+    return f"{text.count(total, 'run')}: {', '.join(parts)}."
+
+
+def incident_sentence(incident: Incident) -> tuple[Phrase, ...]:
+    """What the incident cost, and when training went on."""
+    recover = text.duration(incident.so_far_ns)
+    restart = text.duration(incident.time_to_restart_ns)
+    phrases: list[Phrase] = []
+    if incident.is_open:
+        phrases.append(Phrase(f"Not over: {recover} so far", "#anatomy", True))
+        phrases.append(Phrase(". "))
+        if incident.restarted_at is not None:
+            phrases.append(Phrase(f"Training stepped again after {restart}, and is still regaining lost ground. "))
+    else:
+        phrases.append(Phrase(f"Recovered in {recover}", "#anatomy", True))
+        phrases.append(Phrase(f": {restart} until training stepped again"))
+        regained = incident.so_far_ns - incident.time_to_restart_ns
+        phrases.append(Phrase(f", then {text.duration(regained)} to regain lost ground. " if regained > 0 else ". "))
+    phrases.append(Phrase(f"{text.count(incident.lost_steps, 'step').capitalize()} lost"))
+    if incident.lost_gpu_ns is not None:
+        phrases.append(Phrase(f", {text.gpu_hours(incident.lost_gpu_ns)} spent"))
+    if incident.failed_relaunches:
+        phrases.append(Phrase(f", {text.count(incident.failed_relaunches, 'failed relaunch', 'failed relaunches')}"))
+    phrases.append(Phrase("."))
+    return tuple(phrases)
+
+
+def largest_losses(account: Account, most: int) -> list[tuple[str, float]]:
+    """The largest losses of the waterfall as `(name, share)`, largest first, only what is 0.05 points or more."""
+    losses = [
+        (row.name, row.share)
+        for row in account.waterfall
+        if not row.is_total and row.share is not None and row.share >= 0.0005
+    ]
+    return sorted(losses, key=lambda loss: -loss[1])[:most]
+
+
+def worst_incident(view: RunView) -> Incident | None:
+    """The unplanned incident that cost most, by GPU time where it is known."""
+    faults = [incident for incident in view.incidents if not incident.is_planned]
+    return max(faults, key=lambda incident: (incident.lost_gpu_ns or 0, incident.so_far_ns), default=None)
+
+
+def _steps(view: RunView) -> str:
+    if view.high_water_step is None:
+        return ", no step completed"
+    if view.target_step:
+        part = view.high_water_step / view.target_step
+        return f" at step {text.number(view.high_water_step)} of {text.number(view.target_step)} ({text.share(part)})"
+    return f" at step {text.number(view.high_water_step)}"

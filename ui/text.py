@@ -1,0 +1,212 @@
+"""Text: numbers, durations and names as people say them.
+
+Rules
+- Unknown is the word `unknown` (in a table cell `–`), never 0.
+- A duration has its two largest units (`4 min 12 s`); below ten seconds one decimal; nothing is rounded up to a unit it
+  did not reach.
+- Shares are percents with one decimal. A share that is not quite all or nothing never reads as `100 %` or `0 %`.
+"""
+
+from __future__ import annotations
+
+import signal
+
+from rerail.server.core.facts import Initiator, Outcome, Phase, Scope
+from rerail.server.core.view import CausalRole, Domain, RunState
+
+UNKNOWN = "unknown"
+DASH = "–"
+THIN = "\u202f"
+"""A narrow space that does not break, between a number and its unit."""
+
+NANOSECONDS = 1_000_000_000
+HOUR_NS = 3600 * NANOSECONDS
+
+
+def duration(length_ns: int | None, unknown: str = UNKNOWN) -> str:
+    """A length of time: `0 s`, `420 ms`, `8.3 s`, `4 min 12 s`, `2 h 05 min`, `3 d 4 h`."""
+    if length_ns is None:
+        return unknown
+    if length_ns < 0:
+        return "−" + duration(-length_ns)
+    if length_ns == 0:
+        return f"0{THIN}s"
+    if length_ns < 1_000_000:
+        return f"{length_ns / 1000:.0f}{THIN}µs"
+    if length_ns < NANOSECONDS:
+        return f"{length_ns / 1e6:.0f}{THIN}ms"
+    seconds = length_ns / NANOSECONDS
+    if seconds < 10:
+        return f"{int(seconds * 10) / 10:g}{THIN}s"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}{THIN}s"
+    if whole < 3600:
+        return _two(whole // 60, "min", whole % 60, "s")
+    if whole < 86_400:
+        return _two(whole // 3600, "h", whole % 3600 // 60, "min")
+    return _two(whole // 86_400, "d", whole % 86_400 // 3600, "h")
+
+
+def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
+    if small == 0:
+        return f"{large}{THIN}{large_unit}"
+    return f"{large}{THIN}{large_unit} {small}{THIN}{small_unit}"
+
+
+def share(fraction: float | None, unknown: str = UNKNOWN) -> str:
+    """A fraction as percent: `84.2 %`; `<0.1 %` and `>99.9 %` where rounding would lie."""
+    if fraction is None:
+        return unknown
+    percent = fraction * 100
+    if 0 < percent < 0.1:
+        return f"<0.1{THIN}%"
+    if 99.9 < percent < 100:
+        return f">99.9{THIN}%"
+    return f"{percent:.1f}{THIN}%"
+
+
+def points(fraction: float) -> str:
+    """A difference of shares: `9.1 points`, `less than 0.1 points`."""
+    percent = fraction * 100
+    if 0 < percent < 0.1:
+        return "less than 0.1 points"
+    return f"{percent:.1f} point{'' if f'{percent:.1f}' == '1.0' else 's'}"
+
+
+def number(value: int | None, unknown: str = UNKNOWN) -> str:
+    """A whole number with thin spaces between thousands."""
+    return unknown if value is None else f"{value:,}".replace(",", THIN)
+
+
+def count(value: int, one: str, many: str | None = None) -> str:
+    """`1 fault`, `7 faults`, `no faults`."""
+    name = one if value == 1 else many or one + "s"
+    return f"no {name}" if value == 0 else f"{number(value)} {name}"
+
+
+def gpu_hours(length_gpu_ns: int | None, unknown: str = UNKNOWN) -> str:
+    """GPU·ns as GPU-hours."""
+    if length_gpu_ns is None:
+        return unknown
+    hours = length_gpu_ns / HOUR_NS
+    if hours >= 1000:
+        return f"{number(round(hours))}{THIN}GPU-h"
+    if hours >= 10:
+        return f"{hours:.0f}{THIN}GPU-h"
+    if hours >= 0.1 or hours == 0:
+        return f"{hours:.1f}{THIN}GPU-h".replace(".0" + THIN, THIN)
+    if hours >= 0.001:
+        return f"{hours:.3f}{THIN}GPU-h"
+    return f"<0.001{THIN}GPU-h"
+
+
+def size(length_bytes: int | None, unknown: str = UNKNOWN) -> str:
+    """Bytes in decimal units."""
+    if length_bytes is None:
+        return unknown
+    value = float(length_bytes)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000:
+            return f"{value:.0f}{THIN}{unit}" if unit == "B" or value >= 100 else f"{value:.1f}{THIN}{unit}"
+        value /= 1000
+    return f"{value:.1f}{THIN}PB"
+
+
+PHASES = {
+    Phase.EXCLUDED: "excluded",
+    Phase.DETECTING: "detecting",
+    Phase.STOPPING: "stopping",
+    Phase.QUEUED: "queued",
+    Phase.RENDEZVOUS: "rendezvous",
+    Phase.LOADING: "loading",
+    Phase.INITIALIZING: "initializing",
+    Phase.SAVING: "saving",
+    Phase.EVALUATING: "evaluating",
+    Phase.DATA_WAIT: "data wait",
+    Phase.OVERHEAD: "overhead",
+    Phase.STALLED: "stalled",
+    Phase.RECOMPUTING: "recomputing",
+    Phase.TRAINING: "training",
+    Phase.SILENT: "silent",
+}
+
+PHASE_MEANINGS = {
+    Phase.EXCLUDED: "a window that a person declared out of account",
+    Phase.DETECTING: "from the last completed work to the first notice of the fault",
+    Phase.STOPPING: "aborting and tearing down the workers",
+    Phase.QUEUED: "waiting for the scheduler, for capacity, or in back-off",
+    Phase.RENDEZVOUS: "forming the process group",
+    Phase.LOADING: "reading a checkpoint",
+    Phase.INITIALIZING: "bringing up process, model and data before the first step",
+    Phase.SAVING: "blocked by writing a checkpoint",
+    Phase.EVALUATING: "evaluating the model",
+    Phase.DATA_WAIT: "waiting for input data",
+    Phase.OVERHEAD: "other work of the training script",
+    Phase.STALLED: "inside a step that takes far too long",
+    Phase.RECOMPUTING: "redoing steps that were done before and lost",
+    Phase.TRAINING: "stepping above the high-water step: the only productive time",
+    Phase.SILENT: "not known: nobody said what the run was doing",
+}
+
+PARTS = {phase.value: name for phase, name in PHASES.items()} | {"catch_up": "catch-up"}
+"""Names of the parts of an incident."""
+
+SCOPES = {
+    Scope.IN_PROCESS: "in process",
+    Scope.IN_JOB: "in job",
+    Scope.REQUEUE: "requeue",
+    Scope.RESUBMIT: "resubmit",
+}
+
+OUTCOMES = {
+    Outcome.COMPLETED: "completed",
+    Outcome.FAILED: "failed",
+    Outcome.STOPPED: "stopped",
+    Outcome.PREEMPTED: "preempted",
+}
+
+INITIATORS = {
+    Initiator.FAULT: "a fault",
+    Initiator.OPERATOR: "an operator",
+    Initiator.SCHEDULER: "the scheduler",
+    Initiator.MONITOR: "a monitor",
+}
+
+STATES = {RunState.ALIVE: "alive", RunState.SILENT: "silent", RunState.ENDED: "ended"}
+
+DOMAINS = {Domain.WORKLOAD: "workload", Domain.INFRASTRUCTURE: "infrastructure", Domain.UNKNOWN: "unknown domain"}
+
+ROLES = {
+    CausalRole.INITIATING: "initiating",
+    CausalRole.CASCADE: "cascade",
+    CausalRole.TEARDOWN: "teardown",
+    CausalRole.CONFIRMATION: "confirmation",
+    CausalRole.UNKNOWN: "unknown role",
+}
+
+
+def cause(name: str) -> str:
+    """A cause class as words: `worker_killed` → `worker killed`."""
+    return "cause unknown" if name in ("", "unknown") else name.replace("_", " ")
+
+
+def exit_code(code: int) -> str:
+    """An exit code with the name of its signal: `−9 SIGKILL`, `137 SIGKILL`, `1`."""
+    number_of_signal = -code if code < 0 else code - 128
+    shown = str(code).replace("-", "−")
+    try:
+        return f"{shown} {signal.Signals(number_of_signal).name}"
+    except ValueError:
+        return shown
+
+
+def rank_ranges(ranks: tuple[int, ...]) -> str:
+    """Ranks as ranges: `0–3, 7`."""
+    ranges: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if ranges and rank == ranges[-1][1] + 1:
+            ranges[-1][1] = rank
+        else:
+            ranges.append([rank, rank])
+    return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in ranges)
