@@ -1,0 +1,73 @@
+"""Migrations: they make the tables the code has, on both databases, from nothing and from every older version."""
+
+from __future__ import annotations
+
+import ast
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import text
+
+from rerail.migrations import schema
+from rerail.server.errors import SchemaError
+from rerail.server.preparing import prepare_database, upgrade_database
+from rerail.server.store import engines, tables
+
+
+def test_migrations_make_the_tables_of_the_code(database: str) -> None:
+    engine = engines.migration_engine(database)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(
+            connection, opts={"compare_type": True, "compare_server_default": True, "target_metadata": tables.metadata}
+        )
+        assert compare_metadata(context, tables.metadata) == []
+    engine.dispose()
+
+
+def test_going_down_and_up_again_loses_no_table(empty_database: str) -> None:
+    engine = engines.migration_engine(empty_database)
+    schema.upgrade(engine)
+    assert schema.current(engine) == schema.newest()
+    engine.dispose()
+    assert upgrade_database(empty_database) == schema.newest()
+
+
+def test_an_empty_sqlite_is_migrated_and_an_empty_postgresql_asks_for_it(empty_database: str) -> None:
+    if empty_database.startswith("sqlite"):
+        prepare_database(empty_database)
+    else:
+        with pytest.raises(SchemaError, match="rerail db upgrade"):
+            prepare_database(empty_database)
+        upgrade_database(empty_database)
+    prepare_database(empty_database)
+
+
+def test_a_database_of_a_newer_version_is_left_alone(database: str) -> None:
+    engine = engines.migration_engine(database)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = 'from_the_future'"))
+    engine.dispose()
+    with pytest.raises(SchemaError, match="newer rerail"):
+        prepare_database(database)
+
+
+def test_versions_import_nothing_of_ours() -> None:
+    for path in Path(str(files("rerail.migrations").joinpath("versions"))).glob("*.py"):
+        imported = {
+            name
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, (ast.Import, ast.ImportFrom))
+            for name in ([node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
+        }
+        assert {str(name).split(".")[0] for name in imported} <= {"__future__", "alembic", "sqlalchemy"}, path
+
+
+def test_every_key_of_a_distributed_table_holds_the_run() -> None:
+    for table in tables.metadata.tables.values():
+        if table.name == "change_counter":
+            continue
+        assert "run_id" in table.primary_key.columns, table.name
+        assert not table.foreign_keys, table.name
