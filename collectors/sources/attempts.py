@@ -50,6 +50,8 @@ class AttemptState:
     ranks_per_node: int | None = None
     node_count: int | None = None
     group_rank: int | None = None
+    group_ranks: dict[str, int] = field(default_factory=dict)
+    """Process id of a launcher → the place of its node; several where the log of several nodes is one."""
     last_at: int | None = None
     ended_at: int | None = None
     last_exit_at: int | None = None
@@ -255,12 +257,22 @@ class Attempts:
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
-    def rank_of(self, local_rank: int) -> int | None:
-        """The global rank of a local one, where the place of this node is known."""
+    def place_node(self, name: str, group_rank: int) -> None:
+        """A launcher's node, named `<address>_<process id>_<count>`, has a place in the group."""
+        self.state.group_rank = group_rank
+        parts = name.rsplit("_", 2)
+        if len(parts) == 3 and len(self.state.group_ranks) < 10_000:
+            self.state.group_ranks[parts[1]] = group_rank
+
+    def rank_of(self, local_rank: int, launcher: int | None = None) -> int | None:
+        """The global rank of a local one, where the place of its node is known; `launcher`: the process that spoke."""
         state = self.state
-        if state.group_rank and state.ranks_per_node:
-            return state.group_rank * state.ranks_per_node + local_rank
-        return local_rank if state.group_rank == 0 or state.node_count in (None, 1) else None
+        group = state.group_ranks.get(str(launcher), state.group_rank)
+        if len(set(state.group_ranks.values())) > 1 and str(launcher) not in state.group_ranks:
+            return None
+        if group and state.ranks_per_node:
+            return group * state.ranks_per_node + local_rank
+        return local_rank if group == 0 or state.node_count in (None, 1) else None
 
     def finish(self) -> None:
         """The log ends here for good: what waits for a stamp gets the last there was."""

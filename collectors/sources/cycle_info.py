@@ -105,7 +105,7 @@ def cycle_facts(info: CycleInfo, *, run: str, emitter: str, node: str) -> list[F
                 initiator=Initiator.FAULT if info.cycle else None,
                 nodes=info.nodes,
                 launcher="ft_launcher",
-            )  # fmt: skip
+            )
         )
     if info.end is not None:
         facts.append(AttemptEnded(**common, seq=info.cycle * 4 + 1, at=info.end))  # type: ignore[arg-type]

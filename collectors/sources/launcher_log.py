@@ -41,7 +41,7 @@ class LauncherLog:
         self.clock = clock
         self.tracebacks = tracebacks
         self.block = block
-        """`config` or `result` inside a block of settings the launcher prints line by line; `table` in the final one."""
+        """`config` or `result` inside a block of settings that is printed line by line; `table` in the final one."""
         self._table_rank: tuple[int, int] | None = None
 
     def take_worker(self, raw: bytes, offset: int) -> None:
@@ -85,7 +85,7 @@ class LauncherLog:
     def _profiling(self, event: nvrx.Profiling, at: int) -> None:
         attempts = self.attempts
         if event.group_rank is not None:
-            attempts.state.group_rank = event.group_rank
+            attempts.place_node(event.node, event.group_rank)
         marks = {
             "rendezvous_started": MarkStage.RENDEZVOUS_STARTED,
             "rendezvous_completed": MarkStage.RENDEZVOUS_COMPLETED,
@@ -97,7 +97,7 @@ class LauncherLog:
         if stage is None:
             return
         attempts.mark(stage, at, "ft_launcher", attempt=event.attempt)
-        if stage is MarkStage.WORKERS_GONE:
+        if stage is MarkStage.WORKERS_GONE and event.attempt == attempts.state.attempt:
             attempts.end(at, Outcome.FAILED)
 
     def _stamped(self, line: Line, at: int) -> None:
@@ -129,7 +129,7 @@ class LauncherLog:
             self._rendezvous_begins(at, by)
         elif match := nvrx.JOINED.search(text):
             attempts.state.node_count = int(match["size"])
-            attempts.state.group_rank = int(match["rank"])
+            attempts.place_node(match["node"], int(match["rank"]))
             attempts.mark(MarkStage.RENDEZVOUS_COMPLETED, at, by)
         elif torchrun.RENDEZVOUS_DONE.search(text):
             attempts.mark(MarkStage.RENDEZVOUS_COMPLETED, at, by)
@@ -159,7 +159,9 @@ class LauncherLog:
         if nvrx.TELLING.search(text):
             source = "torchrun" if line.speaker == "torchrun" else "nvrx"
             attempts.evidence(at, source, text, rank=line.rank, local_rank=line.local_rank)
-        if match := nvrx.AGENT_EXIT.search(text):
+        if nvrx.AGENT_OK in text:
+            attempts.end_run(at, Outcome.COMPLETED)
+        elif match := nvrx.AGENT_EXIT.search(text):
             code = int(match["code"])
             outcome = Outcome.FAILED if code else Outcome.COMPLETED
             attempts.end_run(at, outcome, f"the launcher ended with exit code {code}" if code else None)
@@ -170,8 +172,9 @@ class LauncherLog:
         state = attempts.state
         if str(process) in state.exits or str(process) in state.past_processes:
             return
-        attempts.exit(at, local, code, process)
-        attempts.evidence(at, "torchrun", line.text, local_rank=local, code=f"exitcode {code}")
+        rank = attempts.rank_of(local, line.process)
+        attempts.exit(at, local, code, process, rank)
+        attempts.evidence(at, "torchrun", line.text, rank=rank, local_rank=local, code=f"exitcode {code}")
         attempts.mark(MarkStage.NOTICED, at, state.launcher or "torchrun", line.text[:1000])
 
     def _rendezvous_begins(self, at: int, by: str) -> None:

@@ -40,6 +40,7 @@ JOINED = re.compile(
 STARTED_04 = "Environment variable 'TORCHELASTIC_ENABLE_FILE_TIMER'"
 STOPPING = re.compile(r"^Stopping workers\.\.\.")
 FINISHED = re.compile(r"worker group successfully finished")
+AGENT_OK = "Agent .run() is OK. No failures in the result."
 AGENT_EXIT = re.compile(r"Agent(?:'s exit code = | exits with exit code = )(?P<code>-?\d{1,9})")
 NO_RESTART = re.compile(r"NVRx decided the job must not be restarted \((?P<reason>\w+)\)")
 RANK_FAILURE = re.compile(

@@ -40,5 +40,5 @@ TELLING = re.compile(
 )
 """Lines of worker output, outside a traceback, that are evidence for a cause."""
 
-NOT_TELLING = re.compile(r"^(?:pynvml\.NVML|\[train\])|NVML Shared Library Not Found")
+NOT_TELLING = re.compile(r"^(?:pynvml\.NVML|\[train\])|NVML Shared Library Not Found|libnvidia-ml\.so")
 """What a machine without GPUs prints at every start."""

@@ -1,0 +1,224 @@
+"""Commands of the collectors: `rerail agent`, `rerail collect`, `rerail demo`.
+
+`add_commands(subparsers)` adds them to whatever `argparse` tree the command line has; each sets `run`, a function of
+the parsed arguments that gives the exit code. Base install only; the demonstration asks for torch when it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rerail.collectors.agent import Agent
+from rerail.collectors.identity import identity, settings
+from rerail.collectors.outlet import FileOutlet, HttpOutlet, Outlet
+from rerail.collectors.source import SourceDown
+from rerail.collectors.sources.launcher import LauncherSource, command_of
+from rerail.collectors.spool import MOST_BYTES
+from rerail.server.core.codec import encode_lines
+
+DEFAULT_URL = "http://127.0.0.1:8350"
+
+
+def add_commands(subparsers: Any) -> None:
+    """Add the commands of the collectors to an `argparse` tree."""
+    _add_agent(subparsers)
+    _add_collect(subparsers)
+    _add_demo(subparsers)
+
+
+def _add_agent(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "agent", help="read the recorders of this node and send what they say",
+        description="Reads every ring in DIR, keeps what cannot be sent yet, and sends it to the server.",
+    )  # fmt: skip
+    _add_destination(parser)
+    parser.add_argument("--dir", type=Path, help="where recorders write (default: RERAIL_DIR, else a temporary one)")
+    parser.add_argument(
+        "--run-id",
+        "--run",
+        dest="run_id",
+        help="the run that what the agent itself says belongs to, before any ring is seen",
+    )
+    parser.add_argument("--spool-bytes", type=int, default=MOST_BYTES, help="most bytes kept while nobody answers")
+    parser.add_argument("--launcher-log", type=Path, help="also follow this output of ft_launcher or torchrun")
+    parser.set_defaults(run=run_agent)
+
+
+def _add_collect(subparsers: Any) -> None:
+    parser = subparsers.add_parser("collect", help="follow a source of facts: a launcher's log")
+    sources = parser.add_subparsers(dest="source", required=True, metavar="SOURCE")
+    launcher = sources.add_parser(
+        "launcher", help="output of ft_launcher or torchrun, NVRx's cycle files and per-cycle logs",
+        description="States attempts, recovery marks, exits and evidence from what a launcher prints.",
+    )  # fmt: skip
+    _add_destination(launcher)
+    launcher.add_argument("--log", type=Path, help="the launcher's output")
+    launcher.add_argument("--cycle-info", type=Path, help="directory of --ft-cycle-info-dir (NVRx 0.6 and later)")
+    launcher.add_argument("--app-logs", help="per-attempt logs of the workers, a pattern such as 'logs/app_cycle*.log'")
+    launcher.add_argument("--run-id", "--run", dest="run_id", help="the run (default: what the launcher calls it)")
+    launcher.add_argument("--node", help="the node the launcher runs on (default: this one)")
+    launcher.add_argument("--pid", type=int, help="process id of the launcher, to read its settings from")
+    launcher.add_argument("--zone-minutes", type=int, help="time zone of the log, minutes east of UTC")
+    launcher.add_argument("--dir", type=Path, help="where to keep what cannot be sent yet")
+    launcher.add_argument("--once", action="store_true", help="read what is there and stop")
+    launcher.add_argument("--follow", action="store_true", help="go on as the log grows (default without --once)")
+    launcher.set_defaults(run=run_collect_launcher)
+
+
+def _add_demo(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "demo", help="train, fail and recover for real, watched by rerail",
+        description="Trains a small model on two CPU processes under ft_launcher, with three faults, in two minutes.",
+    )  # fmt: skip
+    _add_destination(parser)
+    parser.add_argument("--run-id", "--run", dest="run_id", help="name of the run (default: demo-<time>)")
+    parser.add_argument("--checkpoints", choices=("sync", "async"), default="async")
+    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--checkpoint-every", type=int, default=20)
+    parser.add_argument("--dir", type=Path, help="working directory (default: a new temporary one)")
+    parser.add_argument("--launcher", choices=("auto", "ft_launcher", "torchrun"), default="auto")
+    parser.add_argument("--record", type=Path, help="write the facts to this file instead of sending them")
+    parser.set_defaults(run=run_demonstration)
+
+
+def _add_destination(parser: argparse.ArgumentParser) -> None:
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--url", help=f"the server (default: RERAIL_URL, else {DEFAULT_URL})")
+    where.add_argument("--stdout", action="store_true", help="print facts as JSON lines instead of sending them")
+
+
+def destination(arguments: argparse.Namespace) -> Outlet:
+    """Where facts go: the terminal, or a server."""
+    told = settings()
+    if arguments.stdout:
+        return FileOutlet(sys.stdout.buffer)
+    return HttpOutlet(arguments.url or told.url or DEFAULT_URL, told.token)
+
+
+def run_agent(arguments: argparse.Namespace) -> int:
+    """`rerail agent`."""
+    _log_to_terminal()
+    directory = arguments.dir or settings().directory
+    node = identity().node
+    sources = [LauncherSource(node=node, log=arguments.launcher_log)] if arguments.launcher_log else []
+    agent = Agent(
+        directory, destination(arguments), node, run=arguments.run_id, sources=sources, most_bytes=arguments.spool_bytes
+    )
+    return _run_until_stopped(agent)
+
+
+def run_collect_launcher(arguments: argparse.Namespace) -> int:
+    """`rerail collect launcher`."""
+    if arguments.log is None and arguments.cycle_info is None:
+        print("rerail collect launcher: give --log, --cycle-info, or both", file=sys.stderr)  # noqa: T201
+        return 2
+    _log_to_terminal()
+    told = identity()
+    source = LauncherSource(
+        node=arguments.node or told.node,
+        run=arguments.run_id,
+        log=arguments.log,
+        cycle_info=arguments.cycle_info,
+        app_logs=arguments.app_logs,
+        command=command_of(arguments.pid) if arguments.pid else (),
+        job=told.job,
+        requeue=told.requeue,
+        zone_seconds=None if arguments.zone_minutes is None else arguments.zone_minutes * 60,
+    )
+    if arguments.once and arguments.stdout:
+        try:
+            sys.stdout.buffer.write(encode_lines(source.finish(None).facts))
+        except SourceDown as error:
+            print(f"rerail collect launcher: {error}", file=sys.stderr)  # noqa: T201
+            return 1
+        return 0
+    directory = arguments.dir or settings().directory / "collect"
+    agent = Agent(directory, destination(arguments), told.node, run=arguments.run_id, sources=[source])
+    if arguments.once:
+        return _run_once(agent, source)
+    return _run_until_stopped(agent)
+
+
+def run_demonstration(arguments: argparse.Namespace) -> int:
+    """`rerail demo`."""
+    from rerail.collectors.demo.runner import Demo, DemoUnavailable, chosen_launcher, run_demo, temporary_directory
+
+    run = arguments.run_id or time.strftime("demo-%m%d-%H%M%S")
+    directory = arguments.dir or temporary_directory(run)
+    demo = Demo(
+        directory.absolute(), run, arguments.launcher, arguments.checkpoints, arguments.steps,
+        arguments.checkpoint_every,
+    )  # fmt: skip
+    _log_to_terminal()
+    say = sys.stderr.write
+    try:
+        launcher = chosen_launcher(arguments.launcher)
+        say(f"run {run}: {demo.steps} steps on 2 ranks under {launcher}, {demo.checkpoints} checkpoints\n")
+        if launcher == "torchrun":
+            say("torchrun has no heartbeats: a hang is found by the collective's own timeout (15 s)\n")
+        say("faults: " + ", ".join(f"{one.kind} of rank {one.rank} at step {one.step}" for one in demo.planned) + "\n")
+        with contextlib.ExitStack() as stack:
+            outlet = destination(arguments)
+            if arguments.record is not None:
+                outlet = FileOutlet(stack.enter_context(arguments.record.open("wb")))
+            result = run_demo(demo, outlet, screen=sys.stderr)
+    except DemoUnavailable as error:
+        say(f"rerail demo: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        say("\nstopped\n")
+        return 130
+    say(
+        f"finished in {result.seconds:.0f} s; {result.sent} facts sent, {result.unsent} unsent, "
+        f"{result.refused} refused; everything is in {result.directory}\n"
+    )
+    if result.exit_code:
+        say("\n".join(("the launcher failed; the end of its output:", *result.log_tail)) + "\n")
+    return result.exit_code or 0
+
+
+def _run_once(agent: Agent, source: LauncherSource) -> int:
+    """Read to the end, send it all."""
+    name = f"source {source.name}"
+    try:
+        polled = source.finish(agent.spool.cursor(name))
+        agent.spool.store(polled.facts, {name: polled.cursor})
+        while (polled := source.finish(polled.cursor)).facts:
+            agent.spool.store(polled.facts, {name: polled.cursor})
+    except SourceDown as error:
+        print(f"rerail collect: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+    with contextlib.closing(agent):
+        return 0 if agent.sender.drain(30) else 1
+
+
+def _run_until_stopped(agent: Agent) -> int:
+    """Run until a signal asks to stop, then send what is left."""
+    stop = threading.Event()
+    with _stopping(stop.set), contextlib.closing(agent):
+        agent.run(stop)
+    return 0
+
+
+@contextlib.contextmanager
+def _stopping(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGINT and SIGTERM call `stop` while the block runs."""
+    kept = {which: signal.signal(which, lambda *_: stop()) for which in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for which, handler in kept.items():
+            signal.signal(which, handler)
+
+
+def _log_to_terminal() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
