@@ -68,7 +68,7 @@ class AttemptPass:
 def attempt_pass(record: AttemptRecord, around: Surroundings, carry: Carry) -> AttemptPass:
     """The spans of `[around.start, around.end)` and what the next region needs to know."""
     blocks = record.blocks()
-    first_step_at = blocks[0].start if blocks else None
+    first_step_at = None if record.first_block is None else record.first_block.start
     noticed_at = _notice(record, blocks, around) if around.is_interrupted else None
     told = [phase for phase in record.phases if phase.phase is not Phase.QUEUED and phase.start is not None]
     bring_up_ends_at = noticed_at if noticed_at is not None else (record.ended_at or around.end)
@@ -83,7 +83,7 @@ def attempt_pass(record: AttemptRecord, around: Surroundings, carry: Carry) -> A
         if claim is not None:
             claims.append(claim)
             dying_bring_up |= phase.phase in BRING_UP and noticed_at is not None and claim.end >= noticed_at
-    marked, marked_dying = _marked_bring_up(record, blocks, told, noticed_at, bring_up_ends_at)
+    marked, marked_dying = _marked_bring_up(record, told, noticed_at, bring_up_ends_at)
     claims += marked
     dying_bring_up |= marked_dying
 
@@ -166,7 +166,6 @@ def _open_claim(
 
 def _marked_bring_up(
     record: AttemptRecord,
-    blocks: Sequence[StepBlock],
     told: Sequence[ToldPhase],
     noticed_at: int | None,
     bring_up_ends_at: int,
@@ -180,7 +179,7 @@ def _marked_bring_up(
     if started is not None and completed is None:
         later = [at for at in (marks.get(MarkStage.WORKERS_STARTED), initialized) if at is not None and at >= started]
         later += [phase.start for phase in told if phase.start is not None and phase.phase is Phase.INITIALIZING]
-        later += [block.start for block in blocks[:1]]
+        later += [] if record.first_block is None else [record.first_block.start]
         if later:
             claims.append(Claim(started, min(later), Phase.RENDEZVOUS))
             return claims, False
@@ -194,8 +193,8 @@ def _marked_bring_up(
     if initialized is not None and initialized >= begun:
         claims.append(Claim(begun, initialized, Phase.INITIALIZING))
         return claims, False
-    if blocks:
-        claims.append(Claim(begun, max(begun, blocks[0].start), Phase.INITIALIZING))
+    if record.first_block is not None:
+        claims.append(Claim(begun, max(begun, record.first_block.start), Phase.INITIALIZING))
         return claims, False
     ends = [phase.end for phase in told if phase.phase is Phase.INITIALIZING and phase.end is not None]
     if ends:

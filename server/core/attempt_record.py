@@ -99,6 +99,10 @@ class AttemptRecord:
         self.first_fact_at: int | None = None
         self.first_queue_at: int | None = None
         self.reporting_ranks: set[int] = set()
+        self.sealed_until: int | None = None
+        """Before this instant everything is settled and its facts were let go; None while nothing is."""
+        self.sealed_steps = 0
+        self.first_block: StepBlock | None = None
         self._open_phases: dict[tuple[str, str], ToldPhase] = {}
         self._blocks: list[StepBlock] | None = None
 
@@ -213,7 +217,45 @@ class AttemptRecord:
         if self._blocks is None:
             streams = [self.streams[emitter] for emitter in sorted(self.streams)]
             self._blocks = merged_blocks(streams) if streams else []
+            if self._blocks and self.sealed_until is None:
+                self.first_block = self._blocks[0]
         return self._blocks
+
+    @property
+    def step_count(self) -> int:
+        """Completed steps, settled ones included."""
+        return self.sealed_steps + sum(len(block.ends) for block in self.blocks())
+
+    @property
+    def earliest_open_phase(self) -> int | None:
+        """Start of the first phase whose end was not told."""
+        return min(
+            (phase.start for phase in self.phases if phase.end is None and phase.start is not None), default=None
+        )
+
+    def seal(self, until: int, last_step: int) -> None:
+        """Let go of what ended before an instant that a block of steps begins at; `last_step` ended before it."""
+        self.sealed_steps += sum(len(block.ends) for block in self.blocks() if block.last_step <= last_step)
+        for stream in self.streams.values():
+            stream.forget_until(last_step)
+        self.phases = [
+            phase
+            for phase in self.phases
+            if phase.start is None
+            or phase.end is None
+            or phase.end > until
+            or phase.end < phase.start
+            or phase.phase in (Phase.INITIALIZING, Phase.RENDEZVOUS, Phase.STOPPING, Phase.QUEUED)
+        ]
+        self._open_phases = {
+            key: phase for key, phase in self._open_phases.items() if phase.end is None or phase.end > until
+        }
+        self.sealed_until = until
+        self._blocks = None
+
+    def is_late(self, effect_at: int) -> bool:
+        """Whether something at an instant would change what is settled."""
+        return self.sealed_until is not None and effect_at < self.sealed_until
 
     @property
     def started_at(self) -> int:

@@ -11,7 +11,8 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Sequence
 
 from rerail.server.core.facts import CheckpointMoment, CheckpointStage
 from rerail.server.core.view import Checkpoint, CheckpointFreshness
@@ -73,6 +74,11 @@ class CheckpointRecord:
         return self.when.get(CheckpointStage.DURABLE)
 
     @property
+    def started_at(self) -> int | None:
+        """When its saving began."""
+        return self.when.get(CheckpointStage.STARTED)
+
+    @property
     def in_flight_until(self) -> int | None:
         """When its write was over, for good or not; None while it runs."""
         ends = [self.when[stage] for stage in (CheckpointStage.DURABLE, CheckpointStage.FAILED) if stage in self.when]
@@ -97,40 +103,99 @@ class CheckpointRecord:
         )
 
 
+LOOK_BACK = 64
+"""Saves overlap by far less than this: so many durable ones in a row that are no newer end the search for the newest."""
+
+
+class CheckpointShelf:
+    """All checkpoints of a run in the order they began, with what freshness needs kept up as they change."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, list[Checkpoint]] = {}
+        self._ordered: list[Checkpoint] = []
+        self._lags: list[int] = []
+        self._frozen: tuple[Checkpoint, ...] | None = ()
+
+    def put(self, name: str, checkpoints: Sequence[Checkpoint]) -> None:
+        """Replace the checkpoints that go by one name."""
+        for old in self._by_name.pop(name, ()):
+            del self._ordered[bisect_left(self._ordered, _shelf_key(old), key=_shelf_key)]
+            lag = old.commit_lag_ns
+            if lag is not None and lag >= 0:
+                del self._lags[bisect_left(self._lags, lag)]
+        for new in checkpoints:
+            insort(self._ordered, new, key=_shelf_key)
+            lag = new.commit_lag_ns
+            if lag is not None and lag >= 0:
+                insort(self._lags, lag)
+        if checkpoints:
+            self._by_name[name] = list(checkpoints)
+        self._frozen = None
+
+    def names(self) -> set[str]:
+        """Every name there is a checkpoint under."""
+        return set(self._by_name)
+
+    def all(self) -> tuple[Checkpoint, ...]:
+        """Every checkpoint, by its first stamp."""
+        if self._frozen is None:
+            self._frozen = tuple(self._ordered)
+        return self._frozen
+
+    def freshness(self, high_water_step: int | None, as_of: int) -> CheckpointFreshness:
+        """What a crash at `as_of` would cost."""
+        lag_p95 = percentile(self._lags, 0.95) if self._lags else None
+        newest: Checkpoint | None = None
+        older = 0
+        for checkpoint in reversed(self._ordered):
+            if older >= LOOK_BACK:
+                break
+            if not _is_durable(checkpoint, as_of):
+                continue
+            if newest is None or _freshness_key(checkpoint) > _freshness_key(newest):
+                newest, older = checkpoint, 0
+            else:
+                older += 1
+        if newest is None:
+            return CheckpointFreshness(commit_lag_p95_ns=lag_p95, commit_lag_count=len(self._lags))
+        return CheckpointFreshness(
+            newest_durable_step=newest.step,
+            newest_durable_id=newest.checkpoint_id,
+            age_ns=as_of - (newest.captured_at or 0),
+            steps_at_risk=None if high_water_step is None else max(0, high_water_step - newest.step),
+            commit_lag_p95_ns=lag_p95,
+            commit_lag_count=len(self._lags),
+        )
+
+
+def _is_durable(checkpoint: Checkpoint, as_of: int) -> bool:
+    if checkpoint.durable_at is None or checkpoint.durable_at > as_of:
+        return False
+    return checkpoint.deleted_at is None or checkpoint.deleted_at > as_of
+
+
+def _stamps(checkpoint: Checkpoint) -> list[int]:
+    stamps = (
+        checkpoint.started_at,
+        checkpoint.captured_at,
+        checkpoint.durable_at,
+        checkpoint.failed_at,
+        checkpoint.deleted_at,
+    )
+    return [at for at in stamps if at is not None]
+
+
+def _shelf_key(checkpoint: Checkpoint) -> tuple[int, int, str, int]:
+    first = min(_stamps(checkpoint), default=0)
+    return first, checkpoint.step, checkpoint.checkpoint_id, -1 if checkpoint.attempt is None else checkpoint.attempt
+
+
 def percentile(ordered: Sequence[int], share: float) -> int:
     """The nearest-rank percentile of ascending values; below 20 of them, above the 90th it is the maximum."""
     if len(ordered) < 20 and share > 0.9:
         return ordered[-1]
     rank = -(-len(ordered) * round(share * 1000) // 1000)
     return ordered[max(0, rank - 1)]
-
-
-def freshness(checkpoints: Iterable[Checkpoint], high_water_step: int | None, as_of: int) -> CheckpointFreshness:
-    """What a crash at `as_of` would cost."""
-    newest: Checkpoint | None = None
-    lags: list[int] = []
-    for checkpoint in checkpoints:
-        if checkpoint.durable_at is None or checkpoint.durable_at > as_of:
-            continue
-        lag = checkpoint.commit_lag_ns
-        if lag is not None and lag >= 0:
-            lags.append(lag)
-        if checkpoint.deleted_at is not None and checkpoint.deleted_at <= as_of:
-            continue
-        if newest is None or _freshness_key(checkpoint) > _freshness_key(newest):
-            newest = checkpoint
-    lags.sort()
-    lag_p95 = percentile(lags, 0.95) if lags else None
-    if newest is None:
-        return CheckpointFreshness(commit_lag_p95_ns=lag_p95, commit_lag_count=len(lags))
-    return CheckpointFreshness(
-        newest_durable_step=newest.step,
-        newest_durable_id=newest.checkpoint_id,
-        age_ns=as_of - (newest.captured_at or 0),
-        steps_at_risk=None if high_water_step is None else max(0, high_water_step - newest.step),
-        commit_lag_p95_ns=lag_p95,
-        commit_lag_count=len(lags),
-    )
 
 
 def _freshness_key(checkpoint: Checkpoint) -> tuple[int, int, str]:

@@ -446,7 +446,12 @@ def encode(fact: Fact) -> dict[str, object]:
     wire: dict[str, object] = {"kind": stated_kind}
     for field in fields(fact):
         name, value = field.name, getattr(fact, field.name)
-        if value is None or value == () or name in ("extra", "stated_kind") or (name == "v" and value == SCHEMA_VERSION):
+        if (
+            value is None
+            or value == ()
+            or name in ("extra", "stated_kind")
+            or (name == "v" and value == SCHEMA_VERSION)
+        ):
             continue
         if name in _MAPPINGS:
             wire[name] = {str(key): entry for key, entry in value}

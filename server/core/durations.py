@@ -103,11 +103,18 @@ class DurationCounts:
 class AttemptSamples:
     """The samples of one attempt's blocks; only what changed is computed again."""
 
-    __slots__ = ("_signatures", "samples")
+    __slots__ = ("_signatures", "_was_sealed", "samples")
 
     def __init__(self) -> None:
         self._signatures: list[tuple[object, ...]] = []
+        self._was_sealed = False
         self.samples: list[BlockSample] = []
+
+    def seal(self, blocks: int) -> None:
+        """The first so many blocks will not be given again; what they added stays."""
+        del self._signatures[:blocks]
+        del self.samples[:blocks]
+        self._was_sealed = True
 
     def update(
         self,
@@ -127,7 +134,9 @@ class AttemptSamples:
         for index, block in enumerate(blocks):
             near_windows = tuple(
                 window
-                for window in windows[bisect_left(window_reach, block.start + 1) : bisect_left(window_starts, block.end)]
+                for window in windows[
+                    bisect_left(window_reach, block.start + 1) : bisect_left(window_starts, block.end)
+                ]
                 if window.end > block.start
             )
             near_overlays = tuple(
@@ -137,16 +146,17 @@ class AttemptSamples:
                 ]
                 if claim.end > block.start
             )
+            skip = 1 if index == 0 and not self._was_sealed else 0
             signature = (block.start, block.end, len(block.ends), near_windows, near_overlays)
             if index < len(self._signatures):
                 if self._signatures[index] == signature:
                     continue
                 counts.remove(self.samples[index])
                 self._signatures[index] = signature
-                self.samples[index] = sample_of(block, near_windows, near_overlays, skip=1 if index == 0 else 0)
+                self.samples[index] = sample_of(block, near_windows, near_overlays, skip)
             else:
                 self._signatures.append(signature)
-                self.samples.append(sample_of(block, near_windows, near_overlays, skip=1 if index == 0 else 0))
+                self.samples.append(sample_of(block, near_windows, near_overlays, skip))
             counts.add(self.samples[index])
         while len(self.samples) > len(blocks):
             counts.remove(self.samples.pop())

@@ -11,6 +11,7 @@ What it does not know: who asks, what time it is, and where facts come from.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,21 +19,20 @@ from rerail.server.core.attempt_pass import AttemptPass, Carry, Surroundings, at
 from rerail.server.core.attempt_record import AttemptRecord
 from rerail.server.core.attempts import scope_between
 from rerail.server.core.causes import Case, judge
-from rerail.server.core.checkpoints import CheckpointRecord, freshness
+from rerail.server.core.checkpoints import CheckpointRecord, CheckpointShelf
 from rerail.server.core.durations import AttemptSamples, DurationCounts, Window
 from rerail.server.core.facts import Fact, Initiator, MarkStage, Outcome, Pairs, Phase, Scope
 from rerail.server.core.gathering import Gathering
 from rerail.server.core.goodput import Capacities, Tally, account_of, gpu_tally, tally
 from rerail.server.core.incidents import IncidentBounds, IncidentFindings, Interruption, incident, incident_bounds
 from rerail.server.core.progress import first_pass_ns, resumed_from, rollback_of, step_path, step_points
-from rerail.server.core.quality import Suspicion, contradictions, footing
+from rerail.server.core.quality import Suspicion, footing, grouped, suspicions_of
 from rerail.server.core.recovery import recovery_distributions
-from rerail.server.core.timeline import Claim
+from rerail.server.core.timeline import Claim, TrainingStretch
 from rerail.server.core.view import (
     Account,
     Attempt,
     BlindPeriod,
-    Checkpoint,
     DataQuality,
     EvidenceLine,
     Incident,
@@ -40,27 +40,48 @@ from rerail.server.core.view import (
     RunState,
     RunView,
     Span,
+    SpanKind,
     StepPoint,
     Verdict,
 )
 
-EQUAL_SPANS_IN_A_ROW = 64
-"""Walking back from the end, so many equal spans mean that everything before them is equal too."""
+OPEN_BLOCKS = 128
+"""Blocks of steps at the end of an attempt that stay open: facts that come late by less than that cost little."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sealed:
+    """The settled beginning of a long attempt: its facts were let go, its part of the timeline stays."""
+
+    until: int
+    carry: Carry
+    past: tuple[object, ...]
+    """What of the surroundings it was made from."""
+    spans: int
+    points: int
+    tally: Tally
+    gpu_tally: Tally
+    stretches: tuple[TrainingStretch, ...]
 
 
 @dataclass(slots=True)
 class _Folded:
     """What was computed of one attempt, and from what."""
 
-    version: int
+    version: tuple[int, int]
     around: Surroundings
+    gpus: tuple[tuple[int, int], ...]
     carry_in: Carry
     result: AttemptPass
-    spans: tuple[Span, ...]
+    span_count: int
+    point_count: int
     tally: Tally
-    gpu_tally: Tally | None
+    gpu_tally: Tally
+    stretches: tuple[TrainingStretch, ...]
     rollback: Rollback | None
-    points: list[StepPoint]
+    passes_at: int | None
+    """Start of its first completed step above the high-water step before it."""
+    sealed: _Sealed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +108,18 @@ class RunFold:
         self.settled_step_points = 0
         self._gathering = Gathering()
         self._folded: list[_Folded] = []
+        self._order: list[int] = []
         self._samples: dict[int, AttemptSamples] = {}
         self._counts = DurationCounts()
         self._checkpoints: dict[str, list[CheckpointRecord]] = {}
-        self._checkpoint_views: dict[str, list[Checkpoint]] = {}
-        self._checkpoints_in_order: tuple[Checkpoint, ...] | None = None
+        self._saves: dict[int, dict[tuple[str, int], CheckpointRecord]] = {}
+        """Checkpoints by the attempt that began them."""
+        self._shelf = CheckpointShelf()
+        self._changed_saves: set[int] = set()
+        self._sampled: list[_Folded] = []
         self._verdicts: dict[int, tuple[tuple[object, ...], Verdict, tuple[EvidenceLine, ...]]] = {}
+        self._suspected: dict[int, tuple[tuple[int, int], list[Suspicion]]] = {}
+        self._shown: dict[int, tuple[tuple[object, ...], Attempt]] = {}
         self._incidents: dict[tuple[object, ...], Incident] = {}
 
     def add(self, facts: Iterable[Fact]) -> None:
@@ -116,7 +143,9 @@ class RunFold:
             return self._view_of_nothing(as_of, duplicates, rejected)
         suspicions: list[Suspicion] = []
         surroundings = self._surroundings(records, life, suspicions)
-        self._fold(records, surroundings, capacities)
+        if not self._fold(records, surroundings, capacities):
+            self._gathering.regather()
+            return self.view(as_of, duplicates=duplicates, rejected=rejected)
         self._renew_samples(records, surroundings)
         rollbacks = tuple(folded.rollback for folded in self._folded if folded.rollback is not None)
         high_water_step = self._folded[-1].result.carry.high_water_step if self._folded else None
@@ -124,7 +153,9 @@ class RunFold:
         account, gpu_account = self._accounts(life, current_step, high_water_step, capacities)
         attempts = self._attempts(records, surroundings, life)
         incidents = self._all_incidents(records, surroundings, attempts, life, capacities, rollbacks)
-        checkpoints = self._all_checkpoints()
+        checkpoints = self._shelf.all()
+        if self._folded:
+            self._seal(records, surroundings)
         state, last_heard_at, silent_since = self._liveness(life, as_of)
         wide = self._gathering.run_wide
         metadata = _Metadata(self._gathering)
@@ -139,7 +170,7 @@ class RunFold:
                 BlindPeriod(source, since, until, reason)
                 for source, since, until, reason in sorted(wide.blind, key=lambda entry: (entry[1], entry[0]))
             ),
-            contradictions=contradictions(records, suspicions),
+            contradictions=grouped([*suspicions, *self._suspicions(records)]),
             notes=footing(records, metadata.world_size, bool(checkpoints), current_step is not None),
         )
         quality = replace(quality, contradictory=sum(each.count for each in quality.contradictions))
@@ -172,7 +203,7 @@ class RunFold:
             rollbacks=rollbacks,
             incidents=incidents,
             recovery=recovery_distributions(incidents),
-            checkpoint=freshness(checkpoints, high_water_step, as_of),
+            checkpoint=self._shelf.freshness(high_water_step, as_of),
             checkpoints=checkpoints,
             heartbeat=tuple(beats.figures(phase) for phase, beats in sorted(wide.beats.items())),
             undisturbed_step_ns=self._counts.median(),
@@ -269,112 +300,212 @@ class RunFold:
 
     # --- folding ---
 
+    def _version(self, record: AttemptRecord) -> tuple[int, int]:
+        """Changes with everything told about an attempt."""
+        return self._gathering.gatherings, record.version
+
     def _fold(
         self, records: Sequence[AttemptRecord], surroundings: Sequence[Surroundings], capacities: Capacities
-    ) -> None:
+    ) -> bool:
+        """Bring the timeline up to date. False when what was sealed no longer holds and must be gathered anew."""
         carry = Carry()
-        before = self._folded
-        after: list[_Folded] = []
-        unchanged = True
-        position = 0
-        self.settled_spans = self.settled_step_points = 0
+        before, after = self._folded, list[_Folded]()
         old_spans, old_points = self.spans, self.step_points
-        wide_version = self._gathering.run_wide.version
+        spans_at = points_at = 0
+        unchanged = True
         for number, (record, around) in enumerate(zip(records, surroundings, strict=True)):
             known = before[number] if number < len(before) else None
-            version = record.version + (wide_version << 40)
+            gpus = tuple(capacities.between(around.start, around.end)) if capacities.is_known else ()
+            version = self._version(record)
             if (
                 unchanged
                 and known is not None
-                and known.version == version
-                and known.around == around
-                and known.carry_in == carry
+                and (known.version, known.around, known.carry_in) == (version, around, carry)
+                and known.gpus == gpus
             ):
                 after.append(known)
                 carry = known.result.carry
-                position += len(known.spans)
+                spans_at += known.span_count
+                points_at += known.point_count
                 continue
+            sealed = known.sealed if known is not None and known.version[0] == version[0] else None
+            if record.sealed_until is not None and (
+                not unchanged
+                or record.sealed_until > around.end
+                or sealed is None
+                or known is None
+                or known.carry_in != carry
+                or sealed.past != _past(around, sealed.until, capacities)
+            ):
+                self.spans, self.step_points = old_spans, old_points
+                return False
             if unchanged:
                 unchanged = False
-                self.settled_spans = position
-                self.settled_step_points = sum(len(folded.points) for folded in after)
-                self.spans = old_spans[:position] if position else []
-                self.step_points = old_points[: self.settled_step_points]
-            result = attempt_pass(record, around, carry)
-            spans = tuple(
-                Span(span.start, span.end, span.phase, span.kind, number, span.name, span.first_step, span.last_step)
-                for span in result.painted.spans
-            )
-            rollback = rollback_of(
-                number,
-                record,
-                carry.high_water_step,
-                [folded.result.painted.stretches for folded in reversed(after)],
-            )
-            folded = _Folded(
-                version=version,
-                around=around,
-                carry_in=carry,
-                result=result,
-                spans=spans,
-                tally=tally(spans),
-                gpu_tally=gpu_tally(spans, capacities) if capacities.is_known else None,
-                rollback=rollback,
-                points=step_points(step_path(record), number),
-            )
+                kept_spans = spans_at + (0 if sealed is None else sealed.spans)
+                kept_points = points_at + (0 if sealed is None else sealed.points)
+                self.spans, self.step_points = old_spans[:kept_spans], old_points[:kept_points]
+                self.settled_spans, self.settled_step_points = kept_spans, kept_points
+            folded = self._fold_one(number, record, around, carry, sealed, after, capacities, gpus)
             after.append(folded)
-            self.spans.extend(spans)
-            self.step_points.extend(folded.points)
-            carry = result.carry
+            spans_at += folded.span_count
+            points_at += folded.point_count
+            carry = folded.result.carry
         if unchanged:
-            self.settled_spans, self.settled_step_points = len(self.spans), len(self.step_points)
-            if len(before) > len(after):
-                self.spans = old_spans[:position]
-                self.step_points = old_points[: sum(len(folded.points) for folded in after)]
-                self.settled_spans, self.settled_step_points = len(self.spans), len(self.step_points)
+            self.spans, self.step_points = old_spans[:spans_at], old_points[:points_at]
+            self.settled_spans, self.settled_step_points = spans_at, points_at
         else:
             self.settled_spans = _equal_until(old_spans, self.spans, self.settled_spans)
             self.settled_step_points = _equal_until(old_points, self.step_points, self.settled_step_points)
         self._folded = after
+        return True
+
+    def _fold_one(
+        self,
+        number: int,
+        record: AttemptRecord,
+        around: Surroundings,
+        carry: Carry,
+        sealed: _Sealed | None,
+        before: Sequence[_Folded],
+        capacities: Capacities,
+        gpus: tuple[tuple[int, int], ...],
+    ) -> _Folded:
+        """One attempt's part of the timeline, appended to the run's spans and step points."""
+        if sealed is None:
+            result = attempt_pass(record, around, carry)
+        else:
+            result = attempt_pass(record, replace(around, start=sealed.until), sealed.carry)
+        spans = [replace(span, attempt=number) for span in result.painted.spans]
+        points = step_points(step_path(record), number)
+        total = Tally()
+        gpu_total = Tally()
+        stretches = result.painted.stretches
+        if sealed is not None:
+            total.add(sealed.tally)
+            gpu_total.add(sealed.gpu_tally)
+            stretches = sealed.stretches + stretches
+        total.add(tally(spans))
+        if capacities.is_known:
+            gpu_total.add(gpu_tally(spans, capacities))
+        self.spans.extend(spans)
+        self.step_points.extend(points)
+        known = self._folded[number] if sealed is not None else None
+        mark = carry.high_water_step
+        return _Folded(
+            version=self._version(record),
+            around=around,
+            gpus=gpus,
+            carry_in=carry,
+            result=result,
+            span_count=len(spans) + (0 if sealed is None else sealed.spans),
+            point_count=len(points) + (0 if sealed is None else sealed.points),
+            tally=total,
+            gpu_tally=gpu_total,
+            stretches=stretches,
+            rollback=rollback_of(number, record, mark, [folded.stretches for folded in reversed(before)]),
+            passes_at=known.passes_at if known is not None and known.passes_at else _passes_at(record, mark),
+            sealed=sealed,
+        )
+
+    def _seal(self, records: Sequence[AttemptRecord], surroundings: Sequence[Surroundings]) -> None:
+        """Settle the beginning of the open attempt once it has grown long, so that a step more stays cheap."""
+        number = len(records) - 1
+        record, around, folded = records[number], surroundings[number], self._folded[number]
+        blocks = record.blocks()
+        if around.is_interrupted or around.is_over or len(blocks) < 2 * OPEN_BLOCKS or around.end < blocks[-1].end:
+            return
+        cut = len(blocks) - OPEN_BLOCKS
+        until, last_step = blocks[cut].start, blocks[cut - 1].last_step
+        limits = [record.earliest_open_phase, folded.result.last_activity_at, *(load.end for load in record.loads)]
+        if any(limit is not None and limit < until for limit in limits[:2]) or any(
+            load.end > until for load in record.loads
+        ):
+            return
+        capacities = self.capacities
+        start = self._offset_of(number)
+        of_attempt = self.spans[start:]
+        past = [span for span in of_attempt if span.end <= until]
+        if len(past) < len(of_attempt) and of_attempt[len(past)].start < until:
+            # Only whole spans are sealed: cutting one in two would make the timeline depend on when it was sealed.
+            until = of_attempt[len(past)].start
+            cut = bisect_left([block.start for block in blocks], until)
+            if cut <= OPEN_BLOCKS // 2 or cut >= len(blocks) or blocks[cut].start != until:
+                return
+            last_step = blocks[cut - 1].last_step
+        points_start = sum(each.point_count for each in self._folded[:number])
+        points = [point for point in self.step_points[points_start:] if point.at <= until and point.step <= last_step]
+        mark = folded.carry_in.high_water_step
+        total, gpu_total = tally(past), Tally()
+        if capacities.is_known:
+            gpu_total = gpu_tally(past, capacities)
+        stretches = tuple(each for each in folded.stretches if each.end <= until)
+        sealed = _Sealed(
+            until=until,
+            carry=Carry(high_water_step=max(last_step, -1 if mark is None else mark), kind=SpanKind.OVERHEAD, spill=()),
+            past=_past(around, until, capacities),
+            spans=len(past),
+            points=len(points),
+            tally=total,
+            gpu_tally=gpu_total,
+            stretches=stretches,
+        )
+        self._saves[number] = {
+            key: save
+            for key, save in self._saves.get(number, {}).items()
+            if save.in_flight_until is None or save.in_flight_until > until
+        }
+        self._samples[number].seal(cut)
+        record.seal(until, last_step)
+        folded.sealed = sealed
+        folded.version = (folded.version[0], -1)
+
+    def _offset_of(self, number: int) -> int:
+        return sum(folded.span_count for folded in self._folded[:number])
 
     def _renew_checkpoints(self, records: Sequence[AttemptRecord]) -> None:
-        numbering_changed = len(records) < len(self._folded)
-        names = set(self._gathering.moments) if numbering_changed else self._gathering.changed_checkpoints
-        if not names:
-            return
+        gatherings = self._gathering.gatherings
+        order = [(gatherings, record.job, record.key) for record in records]
+        names = set(self._gathering.changed_checkpoints)
+        if order[: len(self._order)] != self._order:
+            names |= set(self._gathering.moments) | self._shelf.names()
+        self._order = order
         for name in names:
-            known = self._gathering.checkpoints(name)
-            self._checkpoints[name] = known
-            self._checkpoint_views[name] = [each.view() for each in known]
-        for name in set(self._checkpoints) - set(self._gathering.moments):
-            del self._checkpoints[name], self._checkpoint_views[name]
+            for number, old in enumerate(self._checkpoints.pop(name, ())):
+                if old.attempt is not None:
+                    self._saves[old.attempt].pop((name, number), None)
+                    self._changed_saves.add(old.attempt)
+            known = self._gathering.checkpoints(name) if name in self._gathering.moments else []
+            for number, new in enumerate(known):
+                if new.attempt is not None:
+                    self._saves.setdefault(new.attempt, {})[name, number] = new
+                    self._changed_saves.add(new.attempt)
+            if known:
+                self._checkpoints[name] = known
+            self._shelf.put(name, [each.view() for each in known])
         self._gathering.changed_checkpoints.clear()
-        self._checkpoints_in_order = None
-
-    def _all_checkpoints(self) -> tuple[Checkpoint, ...]:
-        if self._checkpoints_in_order is None:
-            everything = [each for views in self._checkpoint_views.values() for each in views]
-            everything.sort(key=lambda each: (_first_stamp(each), each.step, each.checkpoint_id))
-            self._checkpoints_in_order = tuple(everything)
-        return self._checkpoints_in_order
 
     def _renew_samples(self, records: Sequence[AttemptRecord], surroundings: Sequence[Surroundings]) -> None:
-        windows: dict[int, list[Window]] = {}
-        for known in self._checkpoints.values():
-            for each in known:
-                started = each.view().started_at
-                if started is None or each.attempt is None or each.attempt >= len(records):
-                    continue
-                record, around = records[each.attempt], surroundings[each.attempt]
-                ended = record.ended_at if around.is_over and record.ended_at is not None else around.end
-                until = each.in_flight_until
-                windows.setdefault(each.attempt, []).append(Window(started, ended if until is None else min(until, ended)))
-        for number, record in enumerate(records):
+        """Bring step durations up to date for the attempts of which anything changed."""
+        if self._sampled and self._folded and self._sampled[0].version[0] != self._gathering.gatherings:
+            self._samples, self._counts, self._sampled = {}, DurationCounts(), []
+        for number, (record, around) in enumerate(zip(records, surroundings, strict=True)):
+            folded = self._folded[number]
+            is_sampled = number < len(self._sampled) and self._sampled[number] is folded
+            if is_sampled and number not in self._changed_saves:
+                continue
+            ended = record.ended_at if around.is_over and record.ended_at is not None else around.end
+            windows = []
+            for save in self._saves.get(number, {}).values():
+                started, until = save.started_at, save.in_flight_until
+                if started is not None:
+                    windows.append(Window(started, ended if until is None else min(until, ended)))
+            windows.sort(key=lambda window: (window.start, window.end))
             samples = self._samples.setdefault(number, AttemptSamples())
-            ordered = sorted(windows.get(number, ()), key=lambda window: (window.start, window.end))
-            samples.update(record.blocks(), ordered, self._folded[number].result.overlays, self._counts)
+            samples.update(record.blocks(), windows, folded.result.overlays, self._counts)
         for number in [number for number in self._samples if number >= len(records)]:
             self._samples.pop(number).forget(self._counts)
+        self._changed_saves.clear()
+        self._sampled = list(self._folded)
 
     # --- figures ---
 
@@ -389,8 +520,7 @@ class RunFold:
         total, gpu_total = Tally(), Tally()
         for folded in self._folded:
             total.add(folded.tally)
-            if folded.gpu_tally is not None:
-                gpu_total.add(folded.gpu_tally)
+            gpu_total.add(folded.gpu_tally)
         if not self._folded:
             waiting = [
                 Claim(since, life.end if until is None else min(until, life.end), Phase.QUEUED)
@@ -399,7 +529,7 @@ class RunFold:
             total, gpu_total = self._only_waiting(waiting, life, capacities)
         debt = gpu_debt = 0
         if current_step is not None and high_water_step is not None and current_step < high_water_step:
-            stretches = [folded.result.painted.stretches for folded in reversed(self._folded)]
+            stretches = [folded.stretches for folded in reversed(self._folded)]
             debt = first_pass_ns(stretches, current_step)
             gpu_debt = first_pass_ns(stretches, current_step, capacities) if capacities.is_known else 0
         account = account_of(total, life.start, life.end, debt)
@@ -420,7 +550,14 @@ class RunFold:
     ) -> tuple[Attempt, ...]:
         attempts = []
         for number, (record, around) in enumerate(zip(records, surroundings, strict=True)):
+            before = None if number == 0 else (records[number - 1].job, records[number - 1].key)
+            signature = (self._version(record), around, before, life.outcome if around.is_last else None)
+            shown = self._shown.get(number)
+            if shown is not None and shown[0] == signature:
+                attempts.append(shown[1])
+                continue
             blocks = record.blocks()
+            first = record.first_block
             resumed = resumed_from(record)
             merged = _Started(record)
             result = self._folded[number].result
@@ -440,10 +577,10 @@ class RunFold:
                     initiator=merged.initiator,
                     noticed_at=result.noticed_at,
                     last_activity_at=result.last_activity_at,
-                    first_step_at=blocks[0].start if blocks else None,
-                    first_step=blocks[0].first_step if blocks else None,
+                    first_step_at=first.start if first is not None else None,
+                    first_step=first.first_step if first is not None else None,
                     last_step=blocks[-1].last_step if blocks else None,
-                    step_count=sum(len(block.ends) for block in blocks),
+                    step_count=record.step_count,
                     resumed_from_step=None if resumed is None else resumed[1],
                     world_size=merged.world_size,
                     gpus=merged.gpus,
@@ -458,6 +595,7 @@ class RunFold:
                     is_planned=around.is_planned,
                 )
             )
+            self._shown[number] = (signature, attempts[-1])
         return tuple(attempts)
 
     def _all_incidents(
@@ -472,14 +610,6 @@ class RunFold:
         interruptions = []
         for attempt, around, folded, record in zip(attempts, surroundings, self._folded, records, strict=True):
             blocks = record.blocks()
-            mark = folded.carry_in.high_water_step
-            passes = next(
-                (block for block in blocks if mark is None or block.last_step > mark),
-                None,
-            )
-            passes_at = None
-            if passes is not None:
-                passes_at = passes.start if mark is None else passes.end_of(max(mark, passes.first_step - 1))
             interruptions.append(
                 Interruption(
                     number=attempt.number,
@@ -489,7 +619,7 @@ class RunFold:
                     scope=attempt.scope,
                     first_step_at=attempt.first_step_at,
                     last_step_end=blocks[-1].end if blocks else None,
-                    passes_high_water_at=passes_at,
+                    passes_high_water_at=folded.passes_at,
                 )
             )
         by_attempt = {rollback.attempt: rollback for rollback in rollbacks}
@@ -509,18 +639,20 @@ class RunFold:
     ) -> Incident:
         last = bounds.attempts[-1] + 1
         involved = range(bounds.attempts[0], min(last + 1, len(records)))
+        inside = tuple(rollbacks[number] for number in involved if number > bounds.attempts[0] and number in rollbacks)
+        verdict, evidence = self._verdict(bounds.attempts[0], records, surroundings)
         signature = (
             bounds,
             tuple(self._folded[number].version for number in involved),
             tuple(surroundings[number] for number in involved if bounds.end is None or number < last),
-            life.end if bounds.end is None else None,
+            inside,
+            verdict,
+            life.end if bounds.end is None or bounds.end > life.end else None,
         )
         known = self._incidents.get(signature)
         if known is not None:
             return known
-        inside = [rollbacks[number] for number in involved if number > bounds.attempts[0] and number in rollbacks]
         lowest = min(inside, key=lambda each: each.to_step, default=None)
-        verdict, evidence = self._verdict(bounds.attempts[0], records, surroundings)
         exit_codes = records[bounds.attempts[0]].exit_codes()
         findings = IncidentFindings(
             verdict=verdict,
@@ -542,8 +674,13 @@ class RunFold:
     ) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
         record, around = records[number], surroundings[number]
         following = records[number + 1] if number + 1 < len(records) else None
-        signature = (record.version, around.start, around.end if around.is_over else None, following is not None,
-                     self._gathering.run_wide.version)  # fmt: skip
+        initiator = None if following is None else _Started(following).initiator
+        states = tuple(
+            fact.state.lower()
+            for at, _, _, fact in sorted(self._gathering.run_wide.scheduler, key=lambda entry: entry[:3])
+            if around.start < at <= around.end
+        )
+        signature = (self._version(record), around.is_planned, initiator, states)
         known = self._verdicts.get(number)
         if known is not None and known[0] == signature:
             return known[1], known[2]
@@ -556,18 +693,24 @@ class RunFold:
             outcome=record.outcome,
             noticed_by=record.noticed_by,
             lost_nodes=record.lost_nodes,
-            scheduler_states=tuple(
-                fact.state.lower()
-                for at, _, _, fact in sorted(self._gathering.run_wide.scheduler, key=lambda entry: entry[:3])
-                if around.start < at <= around.end
-            ),
-            next_initiator=None if following is None else _Started(following).initiator,
+            scheduler_states=states,
+            next_initiator=initiator,
             is_planned=around.is_planned,
             last_step=blocks[-1].last_step if blocks else None,
         )
         verdict, evidence = judge(case)
         self._verdicts[number] = (signature, verdict, evidence)
         return verdict, evidence
+
+    def _suspicions(self, records: Sequence[AttemptRecord]) -> list[Suspicion]:
+        found: list[Suspicion] = []
+        for number, record in enumerate(records):
+            version = self._version(record)
+            known = self._suspected.get(number)
+            if known is None or known[0] != version:
+                known = self._suspected[number] = (version, suspicions_of(number, record))
+            found.extend(known[1])
+        return found
 
     def _liveness(self, life: _Life, as_of: int) -> tuple[RunState, int | None, int | None]:
         hearings = self._gathering.run_wide.hearings.values()
@@ -666,18 +809,29 @@ def _ending(record: AttemptRecord, following: AttemptRecord | None, life: _Life)
     return any(last_began < at <= life.end for at in record.notices), False
 
 
-def _first_stamp(checkpoint: Checkpoint) -> int:
-    stamps = (checkpoint.started_at, checkpoint.captured_at, checkpoint.durable_at, checkpoint.failed_at,
-              checkpoint.deleted_at)  # fmt: skip
-    return min((at for at in stamps if at is not None), default=0)
+def _passes_at(record: AttemptRecord, high_water_step: int | None) -> int | None:
+    """Start of an attempt's first completed step above a step."""
+    for block in record.blocks():
+        if high_water_step is None:
+            return block.start
+        if block.last_step > high_water_step:
+            return block.end_of(max(high_water_step, block.first_step - 1))
+    return None
+
+
+def _past(around: Surroundings, until: int, capacities: Capacities) -> tuple[object, ...]:
+    """What of an attempt's surroundings bears on its timeline before an instant."""
+    return (
+        around.start,
+        tuple((claim.start, min(claim.end, until), claim.phase) for claim in around.queue if claim.start < until),
+        tuple((claim.start, min(claim.end, until)) for claim in around.excluded if claim.start < until),
+        tuple(capacities.between(around.start, until)) if capacities.is_known else (),
+    )
 
 
 def _equal_until(before: Sequence[object], after: Sequence[object], known_equal: int) -> int:
     """How many leading entries are the same, given how many are known to be."""
-    limit = min(len(before), len(after))
-    in_a_row = 0
-    index = limit
-    while index > known_equal and in_a_row < EQUAL_SPANS_IN_A_ROW:
-        index -= 1
-        in_a_row = in_a_row + 1 if before[index] == after[index] else 0
-    return index + in_a_row
+    for index in range(known_equal, min(len(before), len(after))):
+        if before[index] != after[index]:
+            return index
+    return min(len(before), len(after))

@@ -83,6 +83,8 @@ class Gathering:
         self._held: dict[str, set[int]] = {}
         self.clocks: dict[str, EmitterClock] = {}
         self.late = 0
+        self.gatherings = 0
+        """How often everything was gathered anew: records of two gatherings have nothing in common."""
         self.repeated = 0
         """Facts whose `(emitter, seq)` was held already."""
         self._must_regather = False
@@ -227,6 +229,9 @@ class Gathering:
 
     def _give(self, record: AttemptRecord, fact: Fact, at: int) -> None:
         """Put a fact into the record of its attempt."""
+        if record.sealed_until is not None and record.is_late(self._effect_at(fact, at)):
+            self._must_regather = True
+            return
         if isinstance(fact, Steps):
             start = self._corrected(fact, fact.start)
             assert start is not None
@@ -266,10 +271,30 @@ class Gathering:
         elif isinstance(fact, NodeState):
             record.add_node_lost(at, fact.node or "")
 
+    def _effect_at(self, fact: Fact, at: int) -> int:
+        """The earliest instant of the timeline a fact can change."""
+        if isinstance(fact, (Evidence, Heartbeats)):
+            return 1 << 62
+        if isinstance(fact, (Steps, PhaseSpan, CheckpointLoaded)) and fact.start is not None:
+            start = self._corrected(fact, fact.start)
+            assert start is not None
+            return start
+        return at
+
     # --- what follows ---
+
+    def regather(self) -> None:
+        """Ask for everything to be gathered anew by the next `settle`."""
+        self._must_regather = True
 
     def settle(self) -> list[AttemptRecord]:
         """The attempts in order, every fact given to the one it belongs to."""
+        ordered = self._settled_order()
+        while self._must_regather:
+            ordered = self._settled_order()
+        return ordered
+
+    def _settled_order(self) -> list[AttemptRecord]:
         if self._must_regather:
             self._regather()
         ordered = self._in_order()
@@ -295,6 +320,7 @@ class Gathering:
 
     def _regather(self) -> None:
         self.late += 1
+        self.gatherings += 1
         self._clear()
         self.clocks = {}
         for fact in self._facts:
@@ -378,7 +404,5 @@ class Gathering:
         if since is not None:
             intervals.append((since, None))
         for record in self._waiting:
-            intervals.extend(
-                (phase.start, phase.end) for phase in record.phases if phase.start is not None
-            )
+            intervals.extend((phase.start, phase.end) for phase in record.phases if phase.start is not None)
         return sorted(intervals, key=lambda interval: (interval[0], interval[1] or 0))

@@ -74,9 +74,7 @@ def incident_bounds(attempts: Sequence[Interruption]) -> list[IncidentBounds]:
     last_step_end: int | None = None
 
     def close(end: int | None) -> None:
-        bounds.append(
-            IncidentBounds(tuple(open_attempts), start, noticed_at, restarted_at, end, scope, is_planned)
-        )
+        bounds.append(IncidentBounds(tuple(open_attempts), start, noticed_at, restarted_at, end, scope, is_planned))
         open_attempts.clear()
 
     for attempt in attempts:

@@ -19,20 +19,21 @@ from rerail.server.core.view import Rollback, StepPoint
 
 def resumed_from(record: AttemptRecord) -> tuple[int, int] | None:
     """`(instant, step)` at which an attempt was known to stand; None before it loaded or stepped."""
-    blocks = record.blocks()
-    loads = [load for load in record.loads if load.is_ok and (not blocks or load.start <= blocks[0].start)]
+    record.blocks()
+    first = record.first_block
+    loads = [load for load in record.loads if load.is_ok and (first is None or load.start <= first.start)]
     if loads:
         return loads[-1].end, loads[-1].step
-    if blocks:
-        return blocks[0].start, blocks[0].first_step - 1
+    if first is not None:
+        return first.start, first.first_step - 1
     return None
 
 
 def step_path(record: AttemptRecord) -> list[tuple[int, int]]:
-    """`(instant, step)` corners of an attempt's progress, in order."""
+    """`(instant, step)` corners of an attempt's progress since it was last sealed, in order."""
     path: list[tuple[int, int]] = []
     resumed = resumed_from(record)
-    if resumed is not None:
+    if resumed is not None and record.sealed_until is None:
         path.append(resumed)
     for block in record.blocks():
         path.append((block.start, block.first_step - 1))

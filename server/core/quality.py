@@ -21,53 +21,60 @@ class Suspicion:
     at: int
 
 
-def contradictions(records: Sequence[AttemptRecord], suspicions: Iterable[Suspicion]) -> tuple[Contradiction, ...]:
-    """Everything that contradicts, grouped by reason."""
-    found = list(suspicions)
-    for number, record in enumerate(records):
-        for emitter, stream in sorted(record.streams.items()):
-            for stated in stream.repeated:
-                found.append(
-                    Suspicion(
-                        "a step was completed again without a restart",
-                        f"attempt {number}: steps {stated.first_step}–{stated.last_step} by {emitter}",
-                        stated.start,
-                    )
+def suspicions_of(number: int, record: AttemptRecord) -> list[Suspicion]:
+    """What contradicts within one attempt."""
+    found: list[Suspicion] = []
+    for emitter, stream in sorted(record.streams.items()):
+        for stated in stream.repeated:
+            found.append(
+                Suspicion(
+                    "a step was completed again without a restart",
+                    f"attempt {number}: steps {stated.first_step}–{stated.last_step} by {emitter}",
+                    stated.start,
                 )
-        for load in record.loads:
-            if load.end <= record.started_at:
-                found.append(
-                    Suspicion(
-                        "a checkpoint was loaded before its attempt began",
-                        f"attempt {number}: load of step {load.step}",
-                        load.start,
-                    )
+            )
+    for load in record.loads:
+        if load.end <= record.started_at:
+            found.append(
+                Suspicion(
+                    "a checkpoint was loaded before its attempt began",
+                    f"attempt {number}: load of step {load.step}",
+                    load.start,
                 )
-        for phase in record.phases:
-            if phase.start is None:
-                found.append(
-                    Suspicion(
-                        "a phase ended whose beginning was never told",
-                        f"attempt {number}: {phase.phase.value} by {phase.emitter}",
-                        phase.end or 0,
-                    )
+            )
+    for phase in record.phases:
+        if phase.start is None:
+            found.append(
+                Suspicion(
+                    "a phase ended whose beginning was never told",
+                    f"attempt {number}: {phase.phase.value} by {phase.emitter}",
+                    phase.end or 0,
                 )
-            elif phase.end is not None and phase.end < phase.start:
-                found.append(
-                    Suspicion(
-                        "a phase ended before it began",
-                        f"attempt {number}: {phase.phase.value} by {phase.emitter}",
-                        phase.start,
-                    )
+            )
+        elif phase.end is not None and phase.end < phase.start:
+            found.append(
+                Suspicion(
+                    "a phase ended before it began",
+                    f"attempt {number}: {phase.phase.value} by {phase.emitter}",
+                    phase.start,
                 )
+            )
+    return found
+
+
+def grouped(suspicions: Iterable[Suspicion]) -> tuple[Contradiction, ...]:
+    """Suspicions by reason, each with its count and its first example."""
     groups: dict[str, list[Suspicion]] = {}
-    for each in sorted(found, key=lambda suspicion: (suspicion.at, suspicion.example)):
+    for each in sorted(suspicions, key=lambda suspicion: (suspicion.at, suspicion.example)):
         groups.setdefault(each.reason, []).append(each)
     return tuple(Contradiction(reason, len(group), group[0].example) for reason, group in sorted(groups.items()))
 
 
 def footing(
-    records: Sequence[AttemptRecord], world_size: int | None, saw_checkpoints: bool, saw_steps: bool  # noqa: FBT001
+    records: Sequence[AttemptRecord],
+    world_size: int | None,
+    saw_checkpoints: bool,
+    saw_steps: bool,
 ) -> tuple[str, ...]:
     """What the figures rest on where not everything is known, in sentences."""
     notes = []

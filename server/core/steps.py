@@ -90,11 +90,10 @@ def stated_ends(start: int, durations_us: tuple[int, ...], count: int | None) ->
 class StepStream:
     """The statements of one emitter in one attempt, made into blocks."""
 
-    __slots__ = ("_appended", "_stated", "blocks", "repeated")
+    __slots__ = ("_stated", "blocks", "repeated")
 
     def __init__(self) -> None:
         self._stated: list[StatedSteps] = []
-        self._appended = 0
         self.blocks: list[StepBlock] = []
         self.repeated: list[StatedSteps] = []
         """Statements of step numbers that were completed before."""
@@ -112,6 +111,14 @@ class StepStream:
         for each in self._stated:
             self._append(each)
         return False
+
+    def forget_until(self, last_step: int) -> None:
+        """Drop the steps up to and including one: they are settled and will not be asked for again."""
+        self._stated = [stated for stated in self._stated if stated.last_step > last_step]
+        kept = [block for block in self.blocks if block.last_step > last_step]
+        if kept and kept[0].first_step <= last_step:
+            kept[0] = cut_after(kept[0], last_step)
+        self.blocks = kept
 
     def _append(self, stated: StatedSteps) -> None:
         blocks = self.blocks
@@ -160,6 +167,11 @@ def _extend(block: StepBlock, start: int, ends: tuple[int, ...] | array[int]) ->
         previous = end
     block.ends.extend(ends)
     block.longest_ns = longest
+
+
+def cut_after(block: StepBlock, last_step: int) -> StepBlock:
+    """What is left of a block after one of its steps."""
+    return _block(last_step + 1, block.end_of(last_step), block.ends[last_step + 1 - block.first_step :])
 
 
 def merged_blocks(streams: list[StepStream]) -> list[StepBlock]:

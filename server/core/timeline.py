@@ -128,9 +128,7 @@ def step_claims(
     return claims
 
 
-def _split_stalls(
-    blocks: Sequence[StepBlock], index: int, overlays: Sequence[Claim]
-) -> list[tuple[int, int, bool]]:
+def _split_stalls(blocks: Sequence[StepBlock], index: int, overlays: Sequence[Claim]) -> list[tuple[int, int, bool]]:
     """`(start, end, is a stall)` pieces of a block. An attempt's first step has nothing to be measured by."""
     block = blocks[index]
     before: list[int] = []

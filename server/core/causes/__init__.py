@@ -164,4 +164,6 @@ def evidence_lines(case: Case, initiating: Sequence[TimedEvidence]) -> tuple[Evi
 
 
 def _is_teardown(text: str) -> bool:
-    return bool(re.search(r"closing signal SIGTERM|Stopping workers|death signal|Worker group (UNHEALTHY|FAILED)", text))
+    return bool(
+        re.search(r"closing signal SIGTERM|Stopping workers|death signal|Worker group (UNHEALTHY|FAILED)", text)
+    )

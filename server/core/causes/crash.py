@@ -5,7 +5,12 @@ from __future__ import annotations
 from rerail.server.core.causes import Case, CauseRule, Match
 from rerail.server.core.view import Domain
 
-SIGNALS = {-11: "a segmentation fault", -7: "a bus error", -4: "an illegal instruction", -8: "a floating point exception"}
+SIGNALS = {
+    -11: "a segmentation fault",
+    -7: "a bus error",
+    -4: "an illegal instruction",
+    -8: "a floating point exception",
+}
 
 
 def match(case: Case) -> Match | None:

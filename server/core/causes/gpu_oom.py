@@ -16,9 +16,7 @@ def match(case: Case) -> Match | None:
         if LINES.search(item.evidence.text):
             rank = item.evidence.rank
             where = f"Rank {rank}" if rank is not None else "A rank"
-            return Match(
-                0.95, f"{where} ran out of GPU memory.", rank, item.evidence.node, item.at, initiating=(item,)
-            )
+            return Match(0.95, f"{where} ran out of GPU memory.", rank, item.evidence.node, item.at, initiating=(item,))
     return None
 
 

@@ -25,9 +25,7 @@ def match(case: Case) -> Match | None:
     for worker in case.exits:
         if worker.oom_killed:
             rank = worker.rank if worker.rank >= 0 else None
-            return Match(
-                0.95, "A worker was killed: its host was out of memory.", rank, worker.node or None, worker.at
-            )
+            return Match(0.95, "A worker was killed: its host was out of memory.", rank, worker.node or None, worker.at)
     return None
 
 
