@@ -1,8 +1,9 @@
-"""Faults of the demonstration: which rank fails how, at which step, in which attempt.
+"""Faults of the demonstration: which rank fails how, at which step.
 
 Rules
 - The same number of steps gives the same faults: two demonstrations can be compared.
-- Each fault belongs to one attempt, so a step that is redone does not fail again.
+- Each fault happens once: a step that is redone does not fail again, and a restart that fails by itself (that is
+  real life too) does not lose one.
 - Faults lie well after a checkpoint, so that each costs some ground.
 """
 
@@ -15,31 +16,29 @@ KINDS = ("exception", "sigkill", "hang")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`rank` fails while it computes `step`, in attempt `attempt`."""
+    """`rank` fails while it computes `step`."""
 
     step: int
     rank: int
     kind: str
-    attempt: int
 
     def __str__(self) -> str:
-        return f"{self.step}:{self.rank}:{self.kind}:{self.attempt}"
+        return f"{self.step}:{self.rank}:{self.kind}"
 
 
 def schedule(steps: int) -> tuple[Fault, ...]:
     """An exception, a SIGKILL and a hang of rank 1, at 23, 48 and 76 % of the way."""
     return tuple(
-        Fault(max(2, steps * part // 1000), 1, kind, attempt)
-        for attempt, (part, kind) in enumerate(zip((230, 476, 756), KINDS, strict=True))
+        Fault(max(2, steps * part // 1000), 1, kind) for part, kind in zip((230, 476, 756), KINDS, strict=True)
     )
 
 
 def parse(text: str) -> tuple[Fault, ...]:
-    """Faults out of `step:rank:kind:attempt,…`. Raises ValueError."""
+    """Faults out of `step:rank:kind,…`. Raises ValueError."""
     faults = []
     for word in filter(None, text.split(",")):
-        step, rank, kind, attempt = word.split(":")
+        step, rank, kind = word.split(":")
         if kind not in KINDS:
             raise ValueError(f"{kind} is not one of {', '.join(KINDS)}")
-        faults.append(Fault(int(step), int(rank), kind, int(attempt)))
+        faults.append(Fault(int(step), int(rank), kind))
     return tuple(faults)

@@ -33,10 +33,17 @@ class Truth:
     def __init__(self, directory: Path, rank: int, attempt: int) -> None:
         self._file = (directory / f"truth.rank{rank}.jsonl").open("a", buffering=1, encoding="utf-8")
         self._common = {"rank": rank, "attempt": attempt}
+        self.past_faults = _past_faults(directory / f"truth.rank{rank}.jsonl")
 
     def say(self, event: str, **told: object) -> None:
         """One line."""
         self._file.write(json.dumps({"t": time.time(), "event": event, **self._common, **told}) + "\n")
+
+
+def _past_faults(path: Path) -> frozenset[tuple[int, str]]:
+    """Faults that happened to this rank in earlier attempts."""
+    told = (json.loads(line) for line in path.read_text("utf-8").splitlines())
+    return frozenset((one["step"], one["kind"]) for one in told if one["event"] == "fault")
 
 
 def arguments() -> argparse.Namespace:
@@ -46,7 +53,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--checkpoint-every", type=int, default=20)
     parser.add_argument("--checkpoints", choices=("sync", "async"), default="async")
-    parser.add_argument("--step-seconds", type=float, default=0.2)
+    parser.add_argument("--step-seconds", type=float, default=0.15)
     parser.add_argument("--collective-timeout", type=float, default=120.0)
     parser.add_argument("--faults", type=parse, default=())
     return parser.parse_args()
@@ -69,7 +76,7 @@ def main() -> None:
         versions=library_versions(),
     )
     with recorder:
-        if rank == 0:
+        if rank == 0 and attempt == 0:
             recorder.run(target_step=asked.steps, world_size=who.world_size, framework="torch FSDP2, gloo on CPUs")
         train(asked, rank, attempt, truth, recorder)
 
@@ -119,7 +126,7 @@ def train(asked: argparse.Namespace, rank: int, attempt: int, truth: Truth, reco
         for step in range(done + 1, asked.steps + 1):
             began = time.monotonic()
             loss = model(torch.randn(64, 256)).square().mean()
-            maybe_fail(asked.faults, step, rank, attempt, truth)
+            maybe_fail(asked.faults, step, rank, truth)
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
@@ -130,8 +137,9 @@ def train(asked: argparse.Namespace, rank: int, attempt: int, truth: Truth, reco
                 client.send_heartbeat()
             if step % asked.checkpoint_every == 0 or step == asked.steps:
                 truth.say("save", step=step)
-                with recorder.phase("saving") if pending is not None else nullcontext():
-                    pending = finished(pending)
+                if pending is not None:
+                    with recorder.phase("saving") if not pending.done() else nullcontext():
+                        pending.result()
                 model_state, optimizer_state = get_state_dict(model, optimizer)
                 state = {"model": model_state, "optimizer": optimizer_state}
                 place = root / f"step_{step}"
@@ -141,8 +149,9 @@ def train(asked: argparse.Namespace, rank: int, attempt: int, truth: Truth, reco
                     checkpointing.save(state, checkpoint_id=place)
             if rank == 0 and step % 10 == 0:
                 print(f"[train] attempt={attempt} step={step} loss={float(loss.detach()):.5f}", flush=True)  # noqa: T201
-        with recorder.phase("saving"):
-            finished(pending)
+        if pending is not None:
+            with recorder.phase("saving"):
+                pending.result()
     truth.say("done")
     distributed.barrier()
     if client is not None:
@@ -150,16 +159,10 @@ def train(asked: argparse.Namespace, rank: int, attempt: int, truth: Truth, reco
     distributed.destroy_process_group()
 
 
-def finished(pending: Any) -> None:
-    """Wait for a save that is being written."""
-    if pending is not None:
-        pending.result()
-
-
-def maybe_fail(faults: tuple[Fault, ...], step: int, rank: int, attempt: int, truth: Truth) -> None:
+def maybe_fail(faults: tuple[Fault, ...], step: int, rank: int, truth: Truth) -> None:
     """Fail where the schedule says so."""
     for fault in faults:
-        if (fault.step, fault.rank, fault.attempt) != (step, rank, attempt):
+        if (fault.step, fault.rank) != (step, rank) or (fault.step, fault.kind) in truth.past_faults:
             continue
         truth.say("fault", kind=fault.kind, step=step)
         if fault.kind == "exception":

@@ -117,17 +117,9 @@ class Attempts:
         state = self.state
         if attempt is None:
             attempt = state.attempt + 1 if self.has_ended() else state.attempt
-        if attempt > state.attempt:
-            if state.is_started and "ended" not in state.told:
-                self.end(at, Outcome.FAILED)
-            state.past_processes = (state.past_processes + list(state.exits))[-1000:]
-            state.attempt, state.is_started = attempt, False
-            state.told, state.exits, state.evidence_count = [], {}, 0
-            state.iterations, state.last_iteration = {}, 0
-        if attempt < state.attempt or state.is_started:
+        if attempt < state.attempt or (attempt == state.attempt and state.is_started):
             return
-        state.is_started = True
-        state.is_over = False
+        self._enter(at, attempt)
         ranks, nodes = state.ranks_per_node, state.node_count
         self._state(
             AttemptStarted, at,
@@ -139,32 +131,44 @@ class Attempts:
             config=canonical(state.config) if state.config else None,
         )  # fmt: skip
 
-    def ensure_begun(self, at: int) -> None:
-        """An attempt must exist for what comes next, though nothing told its begin: it followed the one before."""
-        if not self.state.is_started or self.has_ended():
-            self.begin(self.state.ended_at or at)
-
-    def next_where_untold(self) -> None:
-        """Another death was seen. torchrun without `LOGLEVEL=INFO` says nothing between two: the next attempt began."""
+    def _enter(self, at: int, attempt: int) -> None:
+        """Take up an attempt, without a word about when it began: that may have been before the log."""
         state = self.state
-        if state.launcher != "ft_launcher" and state.exits and MarkStage.RENDEZVOUS_STARTED.value not in state.told:
-            at = state.last_exit_at or state.last_at
-            if at is not None and not state.is_over:
+        if attempt > state.attempt:
+            if state.is_started:
                 self.end(at, Outcome.FAILED)
-                self.begin(at)
+            state.past_processes = (state.past_processes + list(state.exits))[-1000:]
+            state.attempt = attempt
+            state.told, state.exits, state.evidence_count = [], {}, 0
+            state.iterations, state.last_iteration = {}, 0
+        state.is_started = True
+        state.is_over = False
+
+    def next_where_untold(self, at: int) -> None:
+        """Workers did something at `at`. Without `LOGLEVEL=INFO` torchrun says nothing between two attempts.
+
+        What comes a second after a death, or ends another process, belongs to the attempt that followed at once.
+        """
+        state = self.state
+        if state.launcher == "ft_launcher" or MarkStage.RENDEZVOUS_STARTED.value in state.told or state.is_over:
+            return
+        last = state.last_exit_at
+        if state.exits and last is not None and at > last:
+            self.end(last, Outcome.FAILED)
+            self.begin(last)
 
     def mark(self, stage: MarkStage, at: int, by: str, text: str | None = None, attempt: int | None = None) -> None:
         """A moment of a recovery; the first from each speaker counts."""
         state = self.state
         if attempt is not None and attempt < state.attempt:
             return
-        if attempt is not None and attempt > state.attempt:
+        if stage is MarkStage.RENDEZVOUS_STARTED:
             self.begin(at, attempt)
+        elif not state.is_started or (attempt is not None and attempt > state.attempt):
+            self._enter(at, state.attempt if attempt is None else attempt)
         moment = f"{stage.value} {by}" if stage is MarkStage.NOTICED else stage.value
         if moment in state.told:
             return
-        if not state.is_started:
-            self.begin(at)
         state.told.append(moment)
         if stage is MarkStage.NOTICED:
             state.noticed_at.setdefault(str(state.attempt), at)
@@ -189,8 +193,7 @@ class Attempts:
         state = self.state
         if "ended" in state.told:
             return
-        if not state.is_started:
-            self.begin(at)
+        state.is_started = True
         state.told.append("ended")
         state.ended_at = at
         codes = {rank: code for _, rank, code in state.exits.values() if rank is not None and code is not None}
@@ -234,7 +237,7 @@ class Attempts:
     ) -> None:
         """A line of the in-process wrapper: restarts inside one attempt of the launcher."""
         state = self.state
-        self.ensure_begun(at)
+        state.is_started = True
         iteration = state.iterations.setdefault(str(rank), 0)
         if kind not in ("restart_ex", "completion_ex"):
             self.evidence(at, "nvrx", f"rank={rank} {kind}: {said}", rank=rank, code=kind, iteration=iteration)

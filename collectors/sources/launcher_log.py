@@ -31,6 +31,7 @@ RECOVERY_ARGUMENTS = frozenset(
 BLOCK_NAMES = frozenset(
     {"max_restarts", "monitor_interval", "restart_policy", "min_nodes", "max_nodes", "nproc_per_node", "rdzv_backend"}
 )
+A_SECOND = 1_000_000_000
 
 
 class LauncherLog:
@@ -70,7 +71,9 @@ class LauncherLog:
         if line.at is not None:
             if line.speaker == "torchrun" and (torchrun.CLOSING.match(line.text) or torchrun.EXIT.search(line.text)):
                 self._learn(line)
-                self.attempts.next_where_untold()
+                self.attempts.next_where_untold(line.at)
+            if line.speaker == "cpp":
+                self.attempts.next_where_untold(line.at - A_SECOND)
             self.attempts.heard(line.at)
             if line.speaker == "cpp":
                 self._cpp(line)
@@ -308,6 +311,8 @@ class LauncherLog:
     def _learn(self, line: Line) -> None:
         """Which launcher this is, and which release of it."""
         state = self.attempts.state
+        if line.file in ("wrap.py", "monitor_thread.py", "InprocessRestarter"):
+            return  # the in-process wrapper speaks from a worker: which launcher started that is not told
         if line.speaker in ("nvrx", "monitor"):
             state.launcher = "ft_launcher"
             family = nvrx.version(line.text, line.file)
