@@ -27,7 +27,15 @@ logger = logging.getLogger(__name__)
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The application for these settings. Its database must be prepared; its threads start with its lifespan."""
+    """The application for these settings, pages included. Its database must be prepared (`preparing.py`)."""
+    api = create_api(settings)
+    if settings.role in (Role.ALL, Role.WEB):
+        _attach_pages(api, api.state.queries, settings)
+    return api
+
+
+def create_api(settings: Settings) -> FastAPI:
+    """The application without its pages. Its threads start and end with its lifespan."""
     store = open_store(settings.database_url)
     ingest = Ingest(store)
     projector = Projector(store) if settings.role in (Role.ALL, Role.WORKER) else None
@@ -79,9 +87,8 @@ def create_app(settings: Settings) -> FastAPI:
         api.include_router(intake_router(ingest, settings.token))
         api.include_router(events_router(queries, closing))
         api.include_router(reads_router(queries))
-        api.include_router(documentation_router(api))
+        api.include_router(documentation_router())
         _add_unknown_paths(api)
-        _attach_pages(api, queries, settings)
     return api
 
 

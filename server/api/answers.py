@@ -119,6 +119,11 @@ def add_error_answers(api: FastAPI) -> None:
         hint = "send it again after Retry-After seconds; what was not answered with 200 was not kept"
         return refusal(503, "database_away", f"the database does not answer: {error}", hint, {"Retry-After": "5"})
 
+    @api.exception_handler(Exception)
+    async def _bug(_request: Request, error: Exception) -> Response:
+        # Starlette raises it again after this answer, so that the server's log has the traceback.
+        return refusal(500, "bug", f"{type(error).__name__} in the server", "its log has the details; please report it")
+
     @api.exception_handler(RequestValidationError)
     async def _invalid(_request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]

@@ -30,6 +30,9 @@ MOST_REJECTED_TOLD = 1000
 _LARGE = 256 * 1024
 """From this size on a body is decoded off the event loop, so that others are not kept waiting."""
 
+_ZSTD_SLICE = 256
+"""Bytes given to the zstd decompressor at once: at most 64 blocks, which give back at most 8 MB."""
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -163,15 +166,24 @@ def _gunzipped(packed: bytes) -> bytes:
 
 
 def _unzstd(packed: bytes) -> bytes:
-    if not packed:
-        return b""
-    with zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(packed, read_across_frames=True) as reader:
-        parts, length = [], 0
-        while part := reader.read(min(1 << 20, LARGEST_BODY - length + 1)):
-            length += len(part)
-            if length > LARGEST_BODY:
-                raise _too_large(f"more than {LARGEST_BODY} bytes unpacked")
-            parts.append(part)
+    """All frames of a zstd stream. In slices, because the decompressor has no limit of its own for what it gives back."""
+    parts, length, position = [], 0, 0
+    decompressor = zstandard.ZstdDecompressor(max_window_size=2**27)
+    stream = decompressor.decompressobj()
+    is_between_frames = True
+    while position < len(packed):
+        part = stream.decompress(packed[position : position + _ZSTD_SLICE])
+        position += _ZSTD_SLICE
+        length += len(part)
+        if length > LARGEST_BODY:
+            raise _too_large(f"more than {LARGEST_BODY} bytes unpacked")
+        parts.append(part)
+        is_between_frames = stream.eof
+        if stream.eof:
+            position -= len(stream.unused_data)
+            stream = decompressor.decompressobj()
+    if not is_between_frames:
+        raise zstandard.ZstdError("cut off")
     return b"".join(parts)
 
 

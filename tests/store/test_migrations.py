@@ -45,13 +45,14 @@ def test_an_empty_sqlite_is_migrated_and_an_empty_postgresql_asks_for_it(empty_d
     prepare_database(empty_database)
 
 
-def test_a_database_of_a_newer_version_is_left_alone(database: str) -> None:
-    engine = engines.migration_engine(database)
+def test_a_database_of_a_newer_version_is_left_alone(empty_database: str) -> None:
+    upgrade_database(empty_database)
+    engine = engines.migration_engine(empty_database)
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = 'from_the_future'"))
     engine.dispose()
     with pytest.raises(SchemaError, match="newer rerail"):
-        prepare_database(database)
+        prepare_database(empty_database)
 
 
 def test_versions_import_nothing_of_ours() -> None:
