@@ -104,7 +104,7 @@ class CheckpointRecord:
 
 
 LOOK_BACK = 64
-"""Saves overlap by far less than this: so many durable ones in a row that are no newer end the search for the newest."""
+"""Saves overlap by far less than this: so many durable ones in a row that are no newer end the search."""
 
 
 class CheckpointShelf:

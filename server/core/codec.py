@@ -76,7 +76,7 @@ def _shown(value: object) -> str:
         return repr(value)
 
 
-# --- checks of one field: each returns the value as the dataclass holds it, or raises FactError ---------------------
+# --- checks of one field: each returns the value as the dataclass holds it, or raises FactError ---
 
 Check = Callable[[str, object], object]
 
@@ -110,6 +110,8 @@ def _text(longest: int) -> Check:
             raise FactError(field, value, "not text")
         if len(value) > longest:
             raise FactError(field, value, f"longer than {longest} characters ({len(value)})")
+        if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+            raise FactError(field, repr(value), "not valid Unicode: half of a surrogate pair")
         return value
 
     return check
@@ -350,7 +352,7 @@ def common_fields() -> Mapping[str, bool]:
     return {name: required for name, (required, _) in _COMMON.items()}
 
 
-# --- reading -----------------------------------------------------------------------------------------------------------
+# --- reading ---
 
 
 def parse_line(line: bytes | str) -> dict[str, object]:
@@ -435,7 +437,7 @@ def _check_whole(kind: str, known: dict[str, object], merged: Mapping[str, objec
             raise FactError("until", until, f"before since ({since})")
 
 
-# --- writing -----------------------------------------------------------------------------------------------------------
+# --- writing ---
 
 _MAPPINGS = frozenset({"labels", "versions", "attributes", "exit_codes"})
 
@@ -474,7 +476,11 @@ def encode(fact: Fact) -> dict[str, object]:
 
 def encode_line(fact: Fact) -> bytes:
     """The fact as one JSON line, newline included."""
-    return json.dumps(encode(fact), separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+    wire = encode(fact)
+    try:
+        return json.dumps(wire, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:  # half a surrogate pair in a field this version does not know
+        return json.dumps(wire, separators=(",", ":")).encode() + b"\n"
 
 
 def encode_lines(facts: Iterable[Fact]) -> bytes:
@@ -484,10 +490,10 @@ def encode_lines(facts: Iterable[Fact]) -> bytes:
 
 def canonical(value: object) -> str:
     """JSON text that is equal for equal values: sorted keys, no spaces."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-# --- packed durations -----------------------------------------------------------------------------------------------------
+# --- packed durations ---
 
 
 def pack_durations(durations_us: Iterable[int]) -> bytes:

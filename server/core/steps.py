@@ -14,6 +14,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 TOUCHING_NS = 1_000_000
 LONGEST_BLOCK = 1024
@@ -52,7 +53,7 @@ class StepBlock:
     def durations(self) -> list[int]:
         """Length of each step in ns."""
         ends = self.ends
-        lengths = [later - earlier for earlier, later in zip(ends, ends[1:], strict=False)]
+        lengths = [later - earlier for earlier, later in pairwise(ends)]
         lengths.insert(0, ends[0] - self.start)
         return lengths
 
@@ -148,8 +149,7 @@ class StepStream:
             blocks.append(_block(stated.first_step, edge, stated.ends))
             return
         start = max(stated.start, last.end)
-        ends = stated.ends if start == stated.start else array("q", [max(end, start) for end in stated.ends])
-        blocks.append(_block(stated.first_step, start, ends))
+        blocks.append(_block(stated.first_step, start, array("q", [max(end, start) for end in stated.ends])))
 
 
 def _block(first_step: int, start: int, ends: tuple[int, ...] | array[int]) -> StepBlock:

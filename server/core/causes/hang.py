@@ -42,6 +42,6 @@ def match(case: Case) -> Match | None:
 RULE = CauseRule(
     name="hang",
     domain=Domain.UNKNOWN,
-    advice="Look at the rank that stepped last before the others waited; compare the time-out with the longest healthy gap.",
+    advice="Look at the rank that stopped first; compare the time-out with the longest healthy gap.",
     match=match,
 )

@@ -8,7 +8,8 @@ from rerail.server.core.causes import CASCADE_LINES, Case, CauseRule, Match
 from rerail.server.core.view import Domain
 
 EXCEPTION_LINE = re.compile(
-    r"(?m)^(?:\[rank(?P<rank>\d+)\]:? ?|(?P<prefix>\d+): )?(?P<type>(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt))\b(?P<rest>.*)$"
+    r"(?m)^(?:\[rank(?P<rank>\d+)\]:? ?|(?P<prefix>\d+): )?"
+    r"(?P<type>(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt))\b(?P<rest>.*)$"
 )
 IN_PROCESS_LINE = re.compile(r"rank=(?P<rank>\d+) fn_ex: (?P<type>\w+)\((?P<rest>.*)")
 

@@ -1,0 +1,117 @@
+"""The edges of a run's life, and what each attempt must know of the run around it.
+
+Rules
+- A life starts at the first queue or attempt fact, not where the run was named. It ends where the run was told to have
+  ended, unless an attempt began after that; an open run lasts until now.
+- An attempt that was followed by another was interrupted. The last one was, if it failed.
+- Planned is what was stopped or completed before the next began, or what an operator restarted. A restart without any
+  fault is planned too: it is a finding, not a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rerail.server.core.attempt_pass import Surroundings
+from rerail.server.core.attempt_record import AttemptRecord
+from rerail.server.core.facts import Initiator, MarkStage, Outcome, Phase
+from rerail.server.core.gathering import Gathering
+from rerail.server.core.quality import Suspicion
+from rerail.server.core.timeline import Claim
+from rerail.server.core.told import Started
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """The edges of a run's life as of an instant."""
+
+    start: int
+    end: int
+    ended_at: int | None
+    outcome: Outcome | None
+    reason: str | None
+
+
+def life_of(gathering: Gathering, records: Sequence[AttemptRecord], as_of: int) -> Life | None:
+    """The life of a run as of an instant; None while nothing of it was told but its name."""
+    starts = [record.life_starts_at for record in records]
+    starts += [since for since, _ in gathering.queue_intervals()]
+    if not starts:
+        return None
+    start = min(starts)
+    ended = sorted(gathering.run_wide.ended, key=lambda entry: entry[:3])
+    latest_start = max((record.started_at for record in records if not record.is_only_queued), default=start)
+    if ended and ended[-1][0] >= latest_start and ended[-1][0] <= as_of:
+        at, _, _, fact = ended[-1]
+        return Life(start, max(start, at), at, fact.outcome, fact.reason)
+    return Life(start, max(start, as_of), None, None, None)
+
+
+def surroundings_of(
+    gathering: Gathering, records: Sequence[AttemptRecord], life: Life
+) -> tuple[list[Surroundings], list[Suspicion]]:
+    """What each attempt must know of its run, and what in the order of attempts contradicts."""
+    suspicions: list[Suspicion] = []
+    starts = [record.started_at for record in records]
+    if starts:
+        starts[0] = life.start
+    for index in range(1, len(starts)):
+        if starts[index] < starts[index - 1]:
+            suspicions.append(
+                Suspicion("an attempt began before the one it follows", f"attempt {index}", starts[index])
+            )
+            starts[index] = starts[index - 1]
+    queue = []
+    attempt_starts = sorted(record.started_at for record in records if not record.is_only_queued)
+    for since, until in gathering.queue_intervals():
+        following = next((at for at in attempt_starts if at > since), life.end)
+        queue.append(Claim(since, min(life.end if until is None else until, following), Phase.QUEUED))
+    excluded = [Claim(since, until, Phase.EXCLUDED) for since, until in sorted(gathering.run_wide.excluded)]
+    around = []
+    for index, record in enumerate(records):
+        is_last = index == len(records) - 1
+        start = starts[index]
+        end = max(start, life.end if is_last else starts[index + 1])
+        next_record = None if is_last else records[index + 1]
+        is_interrupted, is_planned = ending(record, next_record, life)
+        around.append(
+            Surroundings(
+                start=start,
+                end=end,
+                is_last=is_last,
+                is_interrupted=is_interrupted,
+                is_planned=is_planned,
+                is_over=not is_last or life.ended_at is not None or record.outcome is not None,
+                queue=tuple(claim for claim in queue if claim.end > start and claim.start < end),
+                excluded=tuple(claim for claim in excluded if claim.end > start and claim.start < end),
+            )
+        )
+    return around, suspicions
+
+
+def ending(record: AttemptRecord, following: AttemptRecord | None, life: Life) -> tuple[bool, bool]:
+    """Whether an attempt was interrupted, and whether that was planned."""
+    outcome = record.outcome
+    if following is not None:
+        if outcome in (Outcome.STOPPED, Outcome.COMPLETED):
+            return True, True
+        initiator = Started(following).initiator
+        if outcome is None and initiator is Initiator.OPERATOR:
+            return True, True
+        without_fault = not record.exits and MarkStage.NOTICED not in record.marks and not record.lost_nodes
+        return True, outcome is None and initiator is Initiator.MONITOR and without_fault
+    if outcome in (Outcome.FAILED, Outcome.PREEMPTED):
+        return True, False
+    if outcome is Outcome.COMPLETED:
+        return False, False
+    if life.ended_at is not None:
+        return outcome is None and life.outcome is Outcome.FAILED, False
+    if outcome is Outcome.STOPPED:
+        return True, True
+    blocks = record.blocks()
+    last_began = -1
+    if blocks:
+        last = blocks[-1]
+        last_began = last.ends[-2] if len(last.ends) > 1 else last.start
+    return any(last_began < at <= life.end for at in record.notices), False

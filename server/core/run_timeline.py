@@ -1,0 +1,302 @@
+"""The timeline of a whole run, kept up as facts come in.
+
+Rules
+- Attempts are folded in order, each handing its high-water step on. One that is over and of which nothing changed is
+  not folded again.
+- The beginning of a long open attempt is *sealed*: its facts are let go and its part of the timeline stays, so that one
+  more step costs the same after a million. Something that comes late enough to change what is sealed makes everything
+  be gathered again; the result is the same.
+- `settled_spans` and `settled_step_points` say how many leading entries the last fold left as they were.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from rerail.server.core.attempt_pass import AttemptPass, Carry, Surroundings, attempt_pass
+from rerail.server.core.attempt_record import AttemptRecord
+from rerail.server.core.facts import Phase
+from rerail.server.core.gathering import Gathering
+from rerail.server.core.goodput import Capacities, Tally, account_of, gpu_tally, tally
+from rerail.server.core.life import Life
+from rerail.server.core.progress import first_pass_ns, rollback_of, step_path, step_points
+from rerail.server.core.timeline import Claim, Mode, TrainingStretch, paint
+from rerail.server.core.view import Account, Rollback, Span, SpanKind, StepPoint
+
+OPEN_BLOCKS = 128
+"""Blocks of steps at the end of an attempt that stay open: facts that come late by less than that cost little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """The settled beginning of a long attempt: its facts were let go, its part of the timeline stays."""
+
+    until: int
+    carry: Carry
+    past: tuple[object, ...]
+    """What of the surroundings it was made from."""
+    spans: int
+    points: int
+    tally: Tally
+    gpu_tally: Tally
+    stretches: tuple[TrainingStretch, ...]
+
+
+@dataclass(slots=True)
+class Folded:
+    """What was computed of one attempt, and from what."""
+
+    version: tuple[int, int]
+    around: Surroundings
+    gpus: tuple[tuple[int, int], ...]
+    carry_in: Carry
+    result: AttemptPass
+    span_count: int
+    point_count: int
+    tally: Tally
+    gpu_tally: Tally
+    stretches: tuple[TrainingStretch, ...]
+    rollback: Rollback | None
+    passes_at: int | None
+    """Start of its first completed step above the high-water step before it."""
+    sealed: Sealed | None = None
+
+
+class RunTimeline:
+    """Spans and step points of one run, and the sums over them."""
+
+    def __init__(self, gathering: Gathering) -> None:
+        self.spans: list[Span] = []
+        self.step_points: list[StepPoint] = []
+        self.settled_spans = 0
+        self.settled_step_points = 0
+        self.folded: list[Folded] = []
+        self._gathering = gathering
+
+    def version(self, record: AttemptRecord) -> tuple[int, int]:
+        """Changes with everything told about an attempt."""
+        return self._gathering.gatherings, record.version
+
+    def fold(
+        self, records: Sequence[AttemptRecord], surroundings: Sequence[Surroundings], capacities: Capacities
+    ) -> bool:
+        """Bring the timeline up to date. False when what was sealed no longer holds and must be gathered anew."""
+        carry = Carry()
+        before, after = self.folded, list[Folded]()
+        old_spans, old_points = self.spans, self.step_points
+        spans_at = points_at = 0
+        unchanged = True
+        for number, (record, around) in enumerate(zip(records, surroundings, strict=True)):
+            known = before[number] if number < len(before) else None
+            gpus = tuple(capacities.between(around.start, around.end)) if capacities.is_known else ()
+            version = self.version(record)
+            if (
+                unchanged
+                and known is not None
+                and (known.version, known.around, known.carry_in) == (version, around, carry)
+                and known.gpus == gpus
+            ):
+                after.append(known)
+                carry = known.result.carry
+                spans_at += known.span_count
+                points_at += known.point_count
+                continue
+            sealed = known.sealed if known is not None and known.version[0] == version[0] else None
+            if record.sealed_until is not None and (
+                not unchanged
+                or record.sealed_until > around.end
+                or sealed is None
+                or known is None
+                or known.carry_in != carry
+                or sealed.past != _past(around, sealed.until, capacities)
+            ):
+                self.spans, self.step_points = old_spans, old_points
+                return False
+            if unchanged:
+                unchanged = False
+                kept_spans = spans_at + (0 if sealed is None else sealed.spans)
+                kept_points = points_at + (0 if sealed is None else sealed.points)
+                self.spans, self.step_points = old_spans[:kept_spans], old_points[:kept_points]
+                self.settled_spans, self.settled_step_points = kept_spans, kept_points
+            folded = self._fold_one(number, record, around, carry, sealed, after, capacities, gpus)
+            after.append(folded)
+            spans_at += folded.span_count
+            points_at += folded.point_count
+            carry = folded.result.carry
+        if unchanged:
+            self.spans, self.step_points = old_spans[:spans_at], old_points[:points_at]
+            self.settled_spans, self.settled_step_points = spans_at, points_at
+        else:
+            self.settled_spans = _equal_until(old_spans, self.spans, self.settled_spans)
+            self.settled_step_points = _equal_until(old_points, self.step_points, self.settled_step_points)
+        self.folded = after
+        return True
+
+    def _fold_one(
+        self,
+        number: int,
+        record: AttemptRecord,
+        around: Surroundings,
+        carry: Carry,
+        sealed: Sealed | None,
+        before: Sequence[Folded],
+        capacities: Capacities,
+        gpus: tuple[tuple[int, int], ...],
+    ) -> Folded:
+        """One attempt's part of the timeline, appended to the run's spans and step points."""
+        if sealed is None:
+            result = attempt_pass(record, around, carry)
+        else:
+            result = attempt_pass(record, replace(around, start=sealed.until), sealed.carry)
+        spans = [replace(span, attempt=number) for span in result.painted.spans]
+        points = step_points(step_path(record), number)
+        total = Tally()
+        gpu_total = Tally()
+        stretches = result.painted.stretches
+        if sealed is not None:
+            total.add(sealed.tally)
+            gpu_total.add(sealed.gpu_tally)
+            stretches = sealed.stretches + stretches
+        total.add(tally(spans))
+        if capacities.is_known:
+            gpu_total.add(gpu_tally(spans, capacities))
+        self.spans.extend(spans)
+        self.step_points.extend(points)
+        known = self.folded[number] if sealed is not None else None
+        mark = carry.high_water_step
+        return Folded(
+            version=self.version(record),
+            around=around,
+            gpus=gpus,
+            carry_in=carry,
+            result=result,
+            span_count=len(spans) + (0 if sealed is None else sealed.spans),
+            point_count=len(points) + (0 if sealed is None else sealed.points),
+            tally=total,
+            gpu_tally=gpu_total,
+            stretches=stretches,
+            rollback=rollback_of(number, record, mark, [folded.stretches for folded in reversed(before)]),
+            passes_at=known.passes_at if known is not None and known.passes_at else _passes_at(record, mark),
+            sealed=sealed,
+        )
+
+    def seal(
+        self, records: Sequence[AttemptRecord], surroundings: Sequence[Surroundings], capacities: Capacities
+    ) -> tuple[int, int] | None:
+        """Settle the beginning of the open attempt once it has grown long, so that a step more stays cheap.
+
+        Returns the instant and the number of blocks that were let go; None when nothing was.
+        """
+        if not self.folded:
+            return None
+        number = len(records) - 1
+        record, around, folded = records[number], surroundings[number], self.folded[number]
+        blocks = record.blocks()
+        if around.is_interrupted or around.is_over or len(blocks) < 2 * OPEN_BLOCKS or around.end < blocks[-1].end:
+            return None
+        cut = len(blocks) - OPEN_BLOCKS
+        until, last_step = blocks[cut].start, blocks[cut - 1].last_step
+        limits = [record.earliest_open_phase, folded.result.last_activity_at, *(load.end for load in record.loads)]
+        if any(limit is not None and limit < until for limit in limits[:2]) or any(
+            load.end > until for load in record.loads
+        ):
+            return None
+        start = self._offset_of(number)
+        of_attempt = self.spans[start:]
+        past = [span for span in of_attempt if span.end <= until]
+        if len(past) < len(of_attempt) and of_attempt[len(past)].start < until:
+            # Only whole spans are sealed: cutting one in two would make the timeline depend on when it was sealed.
+            until = of_attempt[len(past)].start
+            cut = bisect_left([block.start for block in blocks], until)
+            if cut <= OPEN_BLOCKS // 2 or cut >= len(blocks) or blocks[cut].start != until:
+                return None
+            last_step = blocks[cut - 1].last_step
+        points_start = sum(each.point_count for each in self.folded[:number])
+        points = [point for point in self.step_points[points_start:] if point.at <= until and point.step <= last_step]
+        mark = folded.carry_in.high_water_step
+        total, gpu_total = tally(past), Tally()
+        if capacities.is_known:
+            gpu_total = gpu_tally(past, capacities)
+        stretches = tuple(each for each in folded.stretches if each.end <= until)
+        sealed = Sealed(
+            until=until,
+            carry=Carry(high_water_step=max(last_step, -1 if mark is None else mark), kind=SpanKind.OVERHEAD, spill=()),
+            past=_past(around, until, capacities),
+            spans=len(past),
+            points=len(points),
+            tally=total,
+            gpu_tally=gpu_total,
+            stretches=stretches,
+        )
+        record.seal(until, last_step)
+        folded.sealed = sealed
+        folded.version = (folded.version[0], -1)
+        return until, cut
+
+    def _offset_of(self, number: int) -> int:
+        return sum(folded.span_count for folded in self.folded[:number])
+
+    def current_step(self, high_water_step: int | None) -> int | None:
+        """Where the run stands; None before any step."""
+        if high_water_step is None:
+            return None
+        return self.step_points[-1].step if self.step_points else None
+
+    def accounts(
+        self, life: Life, current_step: int | None, high_water_step: int | None, capacities: Capacities
+    ) -> tuple[Account, Account | None]:
+        """Where the time of the whole life went, by wall time and by GPU time."""
+        total, gpu_total = Tally(), Tally()
+        for folded in self.folded:
+            total.add(folded.tally)
+            gpu_total.add(folded.gpu_tally)
+        if not self.folded:
+            waiting = [
+                Claim(since, life.end if until is None else min(until, life.end), Phase.QUEUED)
+                for since, until in self._gathering.queue_intervals()
+            ]
+            total, gpu_total = self._only_waiting(waiting, life, capacities)
+        debt = gpu_debt = 0
+        if current_step is not None and high_water_step is not None and current_step < high_water_step:
+            stretches = [folded.stretches for folded in reversed(self.folded)]
+            debt = first_pass_ns(stretches, current_step)
+            gpu_debt = first_pass_ns(stretches, current_step, capacities) if capacities.is_known else 0
+        account = account_of(total, life.start, life.end, debt)
+        return account, account_of(gpu_total, life.start, life.end, gpu_debt) if capacities.is_known else None
+
+    def _only_waiting(self, waiting: list[Claim], life: Life, capacities: Capacities) -> tuple[Tally, Tally]:
+        excluded = [Claim(since, until, Phase.EXCLUDED) for since, until in self._gathering.run_wide.excluded]
+        modes = [Mode(life.start, SpanKind.STARTUP)]
+        self.spans = list(paint([*waiting, *excluded], life.start, life.end, None, modes).spans)
+        self.settled_spans = 0
+        return tally(self.spans), gpu_tally(self.spans, capacities) if capacities.is_known else Tally()
+
+
+def _passes_at(record: AttemptRecord, high_water_step: int | None) -> int | None:
+    """Start of an attempt's first completed step above a step."""
+    for block in record.blocks():
+        if high_water_step is None:
+            return block.start
+        if block.last_step > high_water_step:
+            return block.end_of(max(high_water_step, block.first_step - 1))
+    return None
+
+
+def _past(around: Surroundings, until: int, capacities: Capacities) -> tuple[object, ...]:
+    """What of an attempt's surroundings bears on its timeline before an instant."""
+    return (
+        around.start,
+        tuple((claim.start, min(claim.end, until), claim.phase) for claim in around.queue if claim.start < until),
+        tuple((claim.start, min(claim.end, until)) for claim in around.excluded if claim.start < until),
+        tuple(capacities.between(around.start, until)) if capacities.is_known else (),
+    )
+
+
+def _equal_until(before: Sequence[object], after: Sequence[object], known_equal: int) -> int:
+    """How many leading entries are the same, given how many are known to be."""
+    for index in range(known_equal, min(len(before), len(after))):
+        if before[index] != after[index]:
+            return index
+    return min(len(before), len(after))

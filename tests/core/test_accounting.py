@@ -1,0 +1,216 @@
+"""What the second pass, a fault, a stop and a stall cost: one story per rule of docs/accounting.md."""
+
+from __future__ import annotations
+
+import pytest
+
+from rerail.server.core import goodput
+from rerail.server.core.facts import Initiator, Outcome, Phase, Scope
+from rerail.server.core.view import RunState
+from tests.story import BEGINNING, SECOND, Story, seconds_by_phase
+
+
+def crash_and_return() -> Story:
+    return (
+        Story().start().bring_up(20).steps(0, 99).save(99, blocked=5).steps(100, 139)
+        .die(after=60).stop(2).queue(90)
+        .start(Initiator.FAULT).bring_up(20).load(99, took=10).steps(100, 199).finish()
+    )  # fmt: skip
+
+
+def test_a_crash_costs_detection_restart_and_the_ground_it_lost():
+    phases = seconds_by_phase(crash_and_return().view())
+    assert phases == {
+        "detecting": 60, "stopping": 2, "queued": 90, "loading": 10, "initializing": 40, "saving": 5,
+        "recomputing": 40, "training": 200,
+    }  # fmt: skip
+
+
+def test_its_incident_adds_up():
+    (incident,) = crash_and_return().view().incidents
+    assert {part.name: part.length_ns / SECOND for part in incident.parts} == {
+        "detecting": 60, "stopping": 2, "queued": 90, "initializing": 20, "loading": 10, "catch_up": 40,
+    }  # fmt: skip
+    assert incident.time_to_recover_ns == incident.so_far_ns == 222 * SECOND
+    assert incident.time_to_restart_ns == 182 * SECOND
+    assert (incident.lost_steps, incident.lost_ns) == (40, 40 * SECOND)
+    assert incident.lost_gpu_ns == 8 * 222 * SECOND
+    assert incident.scope is Scope.IN_JOB
+
+
+def test_the_waterfall_adds_up_exactly():
+    account = crash_and_return().view().account
+    levels = {row.name: row.length_ns for row in account.waterfall if row.is_total}
+    losses = [row.length_ns for row in account.waterfall if not row.is_total]
+    assert levels["elapsed"] - sum(losses) == levels["training_goodput"] == account.productive_ns
+    assert levels["infrastructure_goodput"] == account.elapsed_ns - account.faults_ns
+
+
+def test_ground_not_regained_is_owed_until_it_is():
+    story = Story().start().bring_up(20).steps(1, 100).save(50, blocked=1).die(after=0).stop(0)
+    story.start(Initiator.FAULT).load(50, took=10)
+    just_loaded = story.view()
+    assert just_loaded.account.debt_ns == 50 * SECOND
+    assert just_loaded.account.productive_ns == 50 * SECOND
+    assert (just_loaded.current_step, just_loaded.high_water_step) == (50, 100)
+    half_way = story.steps(51, 75).view()
+    assert half_way.account.debt_ns == 25 * SECOND
+    regained = story.steps(76, 100).view()
+    assert regained.account.debt_ns == 0
+    assert seconds_by_phase(regained)["recomputing"] == 50
+
+
+def test_a_crash_loop_never_looks_productive():
+    story = Story().start().bring_up(1).steps(1, 10)
+    for _ in range(20):
+        story.die(after=0).stop(0).start(Initiator.FAULT).bring_up(1).steps(1, 10)
+    view = story.view()
+    assert view.account.productive_ns == 10 * SECOND
+    assert view.restarts == 20
+    assert len(view.incidents) == 1
+
+
+def test_a_zero_rollback_restart_with_a_long_outage_is_not_hidden():
+    story = Story(step=0.5).start().steps(1, 100).save(100, blocked=0).die(after=300).stop(5)
+    story.start(Initiator.FAULT).load(100, took=5).steps(101, 200).wait(10).finish()
+    view = story.view()
+    assert view.account.elapsed_ns == 420 * SECOND
+    assert view.account.training_goodput == pytest.approx(100 / 420)
+    assert [rollback.steps for rollback in view.rollbacks] == [0]
+    assert view.interruptions == 1
+
+
+def test_a_window_inside_an_outage_is_zero_and_one_that_straddles_it_is_its_own_share():
+    story = (
+        Story().start().steps(1, 100).die(after=300).stop(0).start(Initiator.FAULT).load(100, took=1).steps(101, 150)
+    )
+    folded = story.fold()
+    folded.view(story.at)
+    inside = goodput.account(folded.spans, BEGINNING + 150 * SECOND, BEGINNING + 250 * SECOND)
+    assert inside.training_goodput == 0
+    straddling = goodput.account(folded.spans, BEGINNING + 50 * SECOND, BEGINNING + 150 * SECOND)
+    assert straddling.training_goodput == 0.5
+    before_the_run = goodput.account(folded.spans, BEGINNING - 20 * SECOND, BEGINNING - 10 * SECOND)
+    assert before_the_run.training_goodput is None
+
+
+def test_a_restart_from_nothing_wastes_what_it_does_again():
+    story = Story().start().steps(1, 50).die(after=0).stop(0).start(Initiator.FAULT).steps(1, 60).finish()
+    view = story.view()
+    assert seconds_by_phase(view) == {"recomputing": 50, "training": 60}
+    assert view.rollbacks[0].to_step == 0
+
+
+def test_relaunches_that_die_early_are_attempts_of_one_incident():
+    story = Story().start().steps(1, 30).die(after=5).stop(1)
+    for _ in range(5):
+        story.start(Initiator.FAULT).phase(Phase.RENDEZVOUS, 10, "launcher").die(after=0, by="relaunch").stop(1)
+    view = story.start(Initiator.FAULT).load(20, took=5).steps(21, 40).finish().view()
+    assert (len(view.attempts), view.restarts, view.interruptions) == (7, 6, 6)
+    (incident,) = view.incidents
+    assert incident.failed_relaunches == 5
+    assert incident.lost_steps == 10
+
+
+def test_an_operators_stop_is_planned_and_no_fault():
+    story = Story().start().steps(1, 30).stop(3, Outcome.STOPPED).start(Initiator.OPERATOR).load(30, took=4)
+    view = story.steps(31, 40).finish().view()
+    assert view.account.infrastructure_goodput == 1.0
+    assert view.account.planned_ns == 7 * SECOND
+    assert view.incidents[0].is_planned
+    assert view.incidents[0].verdict.cause == "operator_stop"
+
+
+def test_a_fault_in_the_first_step_is_detected_from_the_end_of_bring_up():
+    view = Story().start().bring_up(20).die(after=15).stop(1).start(Initiator.FAULT).bring_up(5).steps(1, 5).view()
+    phases = seconds_by_phase(view)
+    assert (phases["detecting"], phases["initializing"]) == (15, 25)
+
+
+def test_a_step_that_took_far_too_long_is_stalled_beyond_ten_medians():
+    story = Story().start().steps(1, 50, each=4).steps(51, 51, each=100).steps(52, 60, each=4).finish()
+    phases = seconds_by_phase(story.view())
+    assert phases["stalled"] == 60
+    assert phases["training"] == 59 * 4 + 40
+
+
+def test_a_long_first_step_is_warm_up_and_not_a_stall():
+    phases = seconds_by_phase(Story().start().steps(1, 1, each=90).steps(2, 5, each=1).finish().view())
+    assert "stalled" not in phases
+
+
+def test_heartbeats_without_a_step_are_a_live_stall_and_nothing_at_all_is_silence():
+    beating = Story().start().steps(1, 50).heartbeats(200)
+    assert seconds_by_phase(beating.view()) == {"training": 50, "stalled": 170, "silent": 30}
+    quiet = Story().start().steps(1, 50)
+    view = quiet.view(later=200)
+    assert seconds_by_phase(view) == {"training": 50, "silent": 200}
+    assert view.state is RunState.SILENT
+
+
+def test_a_fault_turns_a_live_stall_into_detecting():
+    view = Story().start().steps(1, 50).heartbeats(200).die(after=5, by="hang").stop(1).view()
+    assert seconds_by_phase(view)["detecting"] == 205
+
+
+def test_an_excluded_window_leaves_the_denominator():
+    story = Story().start().steps(1, 10).die(after=0).stop(0).queue(100).exclude(20, 60)
+    view = story.start(Initiator.FAULT).steps(11, 20).finish().view()
+    assert view.account.elapsed_ns == 80 * SECOND
+    assert seconds_by_phase(view)["excluded"] == 40
+
+
+def test_a_blocking_save_counts_apart_and_an_async_write_slows_the_steps_under_it():
+    story = Story().start().steps(1, 50).save(50, blocked=2, write=8).steps(51, 54, each=2).steps(55, 100).finish()
+    view = story.view()
+    assert view.account.checkpoint_efficiency == pytest.approx(1 - 2 / 106)
+    assert view.undisturbed_step_ns == SECOND
+    assert view.checkpoint_slowdown == 2.0
+    assert view.checkpoint.newest_durable_step == 50
+    assert view.checkpoint.steps_at_risk == 50
+
+
+def test_without_a_checkpoint_the_steps_at_risk_are_unknown_not_zero():
+    view = Story().start().steps(1, 10).view()
+    assert view.checkpoint.steps_at_risk is None
+    assert any("No checkpoint" in note for note in view.data_quality.notes)
+
+
+def test_a_step_backwards_without_a_restart_is_counted_as_a_contradiction():
+    view = Story().start().steps(1, 20).steps(5, 8).steps(21, 30).view()
+    (contradiction,) = view.data_quality.contradictions
+    assert contradiction.count == 1
+    assert "5–8" in contradiction.example
+    assert view.high_water_step == 30
+
+
+def test_a_failed_load_moves_nothing():
+    story = Story().start().steps(1, 30).die(after=0).stop(0).start(Initiator.FAULT).load(10, took=3, outcome="failed")
+    assert story.view().current_step == 30
+
+
+def test_a_run_of_which_only_its_name_is_known_says_so():
+    view = Story().view()
+    assert view.started_at is None
+    assert view.account.training_goodput is None
+    assert view.attempts == ()
+
+
+def test_time_shift_moves_every_instant_and_no_length():
+    from dataclasses import replace
+
+    story = crash_and_return()
+    moved = Story()
+    hour = 3600 * SECOND
+    moved.facts = [
+        replace(fact, at=fact.at + hour, **{
+            name: getattr(fact, name) + hour for name in ("start", "end")
+            if getattr(fact, name, None) is not None
+        })
+        for fact in story.facts
+    ]  # fmt: skip
+    moved.at = story.at + hour
+    one, other = story.view(), moved.view()
+    assert other.started_at == one.started_at + hour
+    assert other.account.ns_by_phase == one.account.ns_by_phase
+    assert [each.parts for each in other.incidents] == [each.parts for each in one.incidents]
