@@ -68,6 +68,7 @@ def attach(api: FastAPI, queries: Queries, settings: object = None) -> Pages:  #
     shell.register(app, queries, PAGES)
     for page in PAGES:
         page.register(app, queries)
+    app.backend.websocket_capability = False  # else every page opens a socket that no callback uses
     for prepare in app.backend._before_request_funcs:
         prepare()
     pages = Pages(app)

@@ -1,4 +1,4 @@
-"""Elements: the small pieces every page is made of, as Dash components that carry classes of `assets/style.css`.
+"""Elements: the small pieces every page is made of, as markup that carries classes of `assets/style.css`.
 
 Rules
 - An instant is a `<time>` with the UTC instant in it; the browser shows it in the reader's zone, with UTC as a hint.
@@ -12,14 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from dash import html
-from dash.development.base_component import Component
-
 from rerail.server.core.facts import Phase
 from rerail.server.core.view import RunState
 from rerail.ui import text
-
-Content = str | int | float | Component | None | Sequence["str | Component | None"]
+from rerail.ui.markup import Content, Markup, html
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -29,7 +25,7 @@ def utc(at: int) -> datetime:
     return EPOCH + timedelta(microseconds=at // 1000)
 
 
-def instant(at: int | None, form: str = "full") -> Component | str:
+def instant(at: int | None, form: str = "full") -> Markup | str:
     """An instant; `form` is `full` (day and time), `clock` (time), `ago` (how long since) or `precise` (with ms)."""
     if at is None:
         return text.UNKNOWN
@@ -39,22 +35,22 @@ def instant(at: int | None, form: str = "full") -> Component | str:
     return html.Time(shown, dateTime=iso, title=f"{shown} UTC", className="at", **{"data-form": form})
 
 
-def link(content: Content, href: str, class_name: str = "") -> Component:
+def link(content: Content, href: str, class_name: str = "") -> Markup:
     """A link to a page or a panel of ours."""
     return html.A(content, href=href, className=class_name or None)
 
 
-def outside_link(content: Content, href: str, class_name: str = "") -> Component:
+def outside_link(content: Content, href: str, class_name: str = "") -> Markup:
     """A link to an address of the API, which the browser loads itself."""
     return html.A(content, href=href, className=class_name or None, target="_blank")
 
 
-def badge(content: Content, tone: str = "quiet", hint: str | None = None) -> Component:
+def badge(content: Content, tone: str = "quiet", hint: str | None = None) -> Markup:
     """A word with a tone: `quiet`, `good`, `warn`, `danger`, `outline`."""
     return html.Span(content, className=f"badge badge-{tone}", title=hint)
 
 
-def state_badge(state: RunState, silent_since: int | None, has_open_incident: bool) -> Component:
+def state_badge(state: RunState, silent_since: int | None, has_open_incident: bool) -> Markup:
     """Alive, silent since when, or ended."""
     if state is RunState.SILENT:
         return badge(["silent since ", instant(silent_since, "full")], "outline")
@@ -67,7 +63,7 @@ def state_badge(state: RunState, silent_since: int | None, has_open_incident: bo
 
 def panel(
     title: str, content: Content, panel_id: str, lead: Content = None, actions: Content = None, wide: bool = False
-) -> Component:
+) -> Markup:
     """A titled part of a page, with an anchor."""
     head = [html.H2(link(title, f"#{panel_id}"))]
     if lead is not None:
@@ -81,7 +77,7 @@ def panel(
     )
 
 
-def tile(name: str, value: Content, about: Content = None, href: str | None = None, tone: str = "") -> Component:
+def tile(name: str, value: Content, about: Content = None, href: str | None = None, tone: str = "") -> Markup:
     """A key figure: its name, the number, and what to know of it."""
     inside = [
         html.Span(name, className="tile-name"),
@@ -104,7 +100,7 @@ class Head:
 
 def table(
     heads: Sequence[Head], rows: Sequence[Sequence[Content]], caption: str, row_ids: Sequence[str] | None = None
-) -> Component:
+) -> Markup:
     """A dense table that scrolls sideways on a phone; `caption` is read by screen readers."""
     head = html.Thead(
         html.Tr(
@@ -127,12 +123,12 @@ def phase_class(phase: Phase) -> str:
     return f"ph ph-{phase.value.replace('_', '-')}"
 
 
-def swatch(phase: Phase) -> Component:
+def swatch(phase: Phase) -> Markup:
     """The small square of a phase's colour."""
     return html.I(className=f"swatch {phase_class(phase)}")
 
 
-def parts_bar(parts: Sequence[tuple[str, str, float, str]], whole: str, class_name: str = "") -> Component:
+def parts_bar(parts: Sequence[tuple[str, str, float, str]], whole: str, class_name: str = "") -> Markup:
     """A bar of parts `(class, name, share, length)`; `whole` is what a screen reader says."""
     pieces = [
         html.Span(
@@ -146,7 +142,7 @@ def parts_bar(parts: Sequence[tuple[str, str, float, str]], whole: str, class_na
     return html.Div(pieces, className=f"parts {class_name}".strip(), role="img", **{"aria-label": whole})
 
 
-def command(line: str) -> Component:
+def command(line: str) -> Markup:
     """A command to copy; `{server}` in it becomes the address the reader has in front of them."""
     return html.Div(
         [
@@ -157,7 +153,7 @@ def command(line: str) -> Component:
     )
 
 
-def empty(title: str, about: Content, *lines: str) -> Component:
+def empty(title: str, about: Content, *lines: str) -> Markup:
     """What stands where there is nothing yet: why, and the command that changes it."""
     return html.Div(
         [html.P(title, className="empty-title"), html.P(about, className="empty-about"), *map(command, lines)],
@@ -165,6 +161,6 @@ def empty(title: str, about: Content, *lines: str) -> Component:
     )
 
 
-def copy_table_button() -> Component:
+def copy_table_button() -> Markup:
     """Copies the table of its panel as CSV."""
     return html.Button("copy CSV", className="quiet-button", type="button", **{"data-copy": "table"})

@@ -2,7 +2,7 @@
 
 Rules
 - Nothing but this server is ever asked: the policy forbids foreign scripts, images, connections and forms.
-- A callback is only taken from a page of this server (`Origin`, `Sec-Fetch-Site`).
+- A callback is only taken from a page of this server (`Origin`, `Sec-Fetch-Site`), and never over a websocket.
 - A path that is no page is answered with 404, though the same document draws the page that says so.
 """
 
@@ -38,7 +38,7 @@ class Guard:
             return
         path: str = scope["path"]
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        if path.startswith("/_dash-") and _is_foreign(headers):
+        if path.startswith("/_dash-") and (scope["type"] == "websocket" or _is_foreign(headers)):
             await _refuse(scope, send)
             return
         if scope["type"] == "websocket" or path.startswith(NOT_OURS):

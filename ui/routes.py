@@ -60,6 +60,7 @@ def _json(drawing: RunDrawing) -> str:
             "run_end": str(drawing.run_end),
             "window": drawing.window_seconds,
             "caption": drawing.caption,
+            "legend": drawing.legend,
         },
         ensure_ascii=False,
         separators=(",", ":"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rerail.server.core.facts import Phase
 from rerail.server.query_results import Timeline
 from rerail.ui import text
 from rerail.ui.figures.axis import Axis, Json
@@ -11,7 +12,7 @@ from rerail.ui.figures.curves import goodput_curves, step_curves
 from rerail.ui.figures.lanes import attempt_blocks, checkpoint_blocks, incident_blocks
 from rerail.ui.figures.run_picture import RunPicture, run_figure
 from rerail.ui.figures.timeline import timeline_bars, timeline_columns
-from rerail.ui.theme import Scheme
+from rerail.ui.theme import ORDER, Scheme
 
 NARROW_PX = 560
 
@@ -29,6 +30,8 @@ class RunDrawing:
     run_end: int
     window_seconds: int
     caption: str
+    legend: tuple[tuple[str, str, str], ...]
+    """Phases in the picture, as `(class, name, share of the range)`."""
 
 
 def drawing_of(timeline: Timeline, offset_minutes: int, scheme: Scheme, width_px: int) -> RunDrawing:
@@ -46,7 +49,7 @@ def drawing_of(timeline: Timeline, offset_minutes: int, scheme: Scheme, width_px
         incidents=incident_blocks(timeline.incidents, run_end, axis, "/incidents/"),
         goodput=goodput_curves(timeline.sliding),
         window=text.duration(timeline.window_ns),
-        steps=step_curves(timeline.step_points),
+        steps=step_curves(timeline.step_points, timeline.checkpoints, min(run_end, axis.end)),
         now=timeline.as_of if is_open else None,
         is_narrow=width_px < NARROW_PX,
     )
@@ -60,6 +63,23 @@ def drawing_of(timeline: Timeline, offset_minutes: int, scheme: Scheme, width_px
         run_end=run_end,
         window_seconds=timeline.window_ns // text.NANOSECONDS,
         caption=caption(timeline),
+        legend=legend(timeline),
+    )
+
+
+def legend(timeline: Timeline) -> tuple[tuple[str, str, str], ...]:
+    """Every phase in the range with its share of it, in the order of all legends."""
+    lengths: dict[Phase, int] = {}
+    for span in timeline.spans.spans:
+        lengths[span.phase] = lengths.get(span.phase, 0) + span.end - span.start
+    for piece in timeline.spans.bins:
+        for phase, length in piece.ns_by_phase:
+            lengths[phase] = lengths.get(phase, 0) + length
+    whole = sum(lengths.values())
+    return tuple(
+        (phase.value.replace("_", "-"), text.PHASES[phase], text.share(lengths[phase] / whole))
+        for phase in ORDER
+        if lengths.get(phase)
     )
 
 

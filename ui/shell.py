@@ -16,7 +16,6 @@ from dash.development.base_component import Component
 
 from rerail.server.queries import Queries
 from rerail.ui import address
-from rerail.ui.elements import link
 from rerail.ui.pages import not_found
 from rerail.ui.reading import NOT_FOUND
 
@@ -109,7 +108,9 @@ def _header() -> list[Component]:
     return [
         html.A([_mark(), html.Span("rerail")], href="/runs", className="brand"),
         html.Nav(
-            [link(name, path, "nav-link") for name, path in NAVIGATION], className="nav", **{"aria-label": "Pages"}
+            [html.A(name, href=path, className="nav-link") for name, path in NAVIGATION],
+            className="nav",
+            **{"aria-label": "Pages"},
         ),
         html.Div(
             [

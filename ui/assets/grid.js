@@ -9,7 +9,9 @@
     if (!data) return waiting();
     return element("div", { className: "cell-two" },
       element("a", { href: data.href, className: "strong", title: data.id }, data.run),
-      element("span", { className: "muted" }, data.error ? element("span", { className: "badge badge-warn", title: data.error }, "figures failed") : null, data.about));
+      element("span", { className: "muted" },
+        element("span", { className: `badge only-narrow badge-${data.open_href || data.is_stalled ? "danger" : data.state === "alive" ? "good" : "outline"}` }, data.outcome || data.state),
+        data.error ? element("span", { className: "badge badge-warn", title: data.error }, "figures failed") : null, data.about));
   };
 
   components.RunStateCell = ({ data }) => {
@@ -69,7 +71,7 @@
   };
 
   /* A phone shows what fits: the name, how it is, how good it is. */
-  const NARROW = { faults: 900, recover: 760, checkpoint: 1100, step: 1000, phases: 620 };
+  const NARROW = { state: 560, faults: 900, recover: 760, checkpoint: 1100, step: 1000, phases: 620 };
   function fit() {
     const api = grid();
     if (!api || api.isDestroyed()) return;

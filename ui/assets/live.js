@@ -98,10 +98,12 @@
     const stale = document.getElementById("stale");
     if (!dot || !text || !stale) return;
     const isLost = state.lost !== null && Date.now() - state.lost > 6000;
-    const at = state.asOf || state.heard;
+    // Without figures of a moment on the page, what is seen holds as long as the stream is open.
+    const at = state.asOf || (state.heard && Date.now());
     dot.className = isLost ? "is-lost" : state.heard ? "is-live" : "";
     const clock = at ? window.rerailTimes.format(new Date(at), "clock") : "";
-    const words = isLost ? "not connected" : at ? `as of ${clock} · ${window.rerailTimes.ago(Date.now() - at)}` : "connecting";
+    const age = state.asOf ? ` · ${window.rerailTimes.ago(Date.now() - at)}` : "";
+    const words = isLost ? "not connected" : at ? `as of ${clock}${age}` : "connecting";
     if (text.textContent !== words) text.textContent = words;
     stale.hidden = !isLost;
     if (isLost) {

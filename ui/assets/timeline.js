@@ -83,6 +83,18 @@
   function describe(drawing) {
     const caption = document.getElementById("timeline-caption");
     if (caption) caption.textContent = drawing.caption;
+    const legend = document.getElementById("timeline-legend");
+    if (legend) {
+      legend.replaceChildren(...drawing.legend.map(([phase, name, share]) => {
+        const item = document.createElement("span");
+        const swatch = document.createElement("i");
+        swatch.className = `swatch ph ph-${phase}`;
+        const part = document.createElement("b");
+        part.textContent = share;
+        item.append(swatch, `${name} `, part);
+        return item;
+      }));
+    }
     const follow = document.getElementById("timeline-follow");
     const isWhole = state.from === null && state.span === null;
     if (follow) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rerail.server.core.view import SlidingPoint, StepPoint
+from rerail.server.core.view import Checkpoint, SlidingPoint, StepPoint
 from rerail.ui.figures.axis import Axis, Json
 from rerail.ui.theme import Scheme
 
@@ -26,12 +26,30 @@ def goodput_curves(points: Sequence[SlidingPoint]) -> tuple[Curve, Curve]:
     )
 
 
-def step_curves(points: Sequence[StepPoint]) -> tuple[Curve, Curve]:
-    """The step the run stands at, and the newest durable one."""
-    return (
-        Curve("step", tuple((point.at, point.step) for point in points)),
-        Curve("durable step", tuple((point.at, point.durable_step) for point in points)),
-    )
+def step_curves(points: Sequence[StepPoint], checkpoints: Sequence[Checkpoint], end: int) -> tuple[Curve, Curve]:
+    """The step the run stands at until `end`, and the newest durable one.
+
+    A fall-back is a drop at the instant it is known, not a slope through the outage before it.
+    """
+    steps: list[tuple[int, float | None]] = []
+    for point in points:
+        if steps and steps[-1][1] is not None and point.step < steps[-1][1]:
+            steps.append((point.at, steps[-1][1]))
+        steps.append((point.at, point.step))
+    if steps and steps[-1][0] < end:
+        steps.append((end, steps[-1][1]))
+    return Curve("step", tuple(steps)), Curve("durable step", _durable(points, checkpoints, end))
+
+
+def _durable(
+    points: Sequence[StepPoint], checkpoints: Sequence[Checkpoint], end: int
+) -> tuple[tuple[int, float | None], ...]:
+    """The newest durable step over time: as the points tell it, else from the checkpoints in the picture."""
+    told = [(point.at, point.durable_step) for point in points if point.durable_step is not None]
+    if not told:
+        durable = sorted((saved.durable_at, saved.step) for saved in checkpoints if saved.durable_at is not None)
+        told = [(at, step) for at, step in durable if at < end]
+    return (*told, (end, told[-1][1])) if told else ()
 
 
 def goodput_traces(curves: tuple[Curve, Curve], axis: Axis, scheme: Scheme, yaxis: str) -> list[Json]:

@@ -176,7 +176,7 @@ def block_traces(blocks: Sequence[Block], axis: Axis, scheme: Scheme, yaxis: str
                 "insidetextanchor": "start" if tone in _LABELLED else "middle",
                 "textangle": 0,
                 "textfont": {"color": _ink(tone, scheme), "size": 11},
-                "constraintext": "none",
+                "constraintext": "inside",
                 "hovertext": [block.hover for block in of_tone],
                 "hovertemplate": "%{hovertext}<extra></extra>",
                 "customdata": [block.link for block in of_tone],
@@ -202,6 +202,7 @@ def _ends(blocks: Sequence[Block], tone: Tone, axis: Axis, scheme: Scheme, yaxis
         "x": [axis.text(block.end) for block in blocks],
         "y": [0.5] * len(blocks),
         "yaxis": yaxis,
+        "cliponaxis": False,
         "marker": {
             "symbol": "diamond-open" if hollow else "diamond",
             "size": 8,

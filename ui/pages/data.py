@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dash import Dash, html
+from dash import Dash
+from dash import html as dash_html
 from dash.development.base_component import Component
 
 from rerail.server.queries import Queries
 from rerail.server.query_results import RefusedPage, StorageFigures
 from rerail.ui import text
 from rerail.ui.address import Address, run_path
-from rerail.ui.elements import Content, Head, copy_table_button, empty, link, panel, table, tile
+from rerail.ui.elements import Head, copy_table_button, empty, link, panel, table, tile
+from rerail.ui.markup import Content, Markup, html, island
 from rerail.ui.pages.quality import emitters_table, refused_table
 from rerail.ui.reading import in_thread
 
@@ -34,7 +36,7 @@ def _layout(queries: Queries) -> Component:
     newest = queries.runs(limit=RUNS_SHOWN).rows
     emitters = [emitter for row in newest for emitter in queries.emitters(row.run_id)]
     head = [html.H1("Data"), html.P(_sentence(storage, refused), className="sentence")]
-    body: list[Component] = [html.Div(_tiles(storage, refused), className="tiles")]
+    body: list[Markup] = [html.Div(_tiles(storage, refused), className="tiles")]
     if storage.failed_runs:
         rows = [(link(run_id, run_path(run_id)), html.Code(error)) for run_id, error in storage.failed_runs]
         body.append(
@@ -72,7 +74,8 @@ def _layout(queries: Queries) -> Component:
         )
     body.append(_refused(refused))
     body.append(_storage(storage))
-    return html.Div([*head, *body], className="page-body", id="data-page", **{"data-title": "Data"})
+    shown = island([*head, *body], "data-content")
+    return dash_html.Div(shown, className="page-body", id="data-page", **{"data-title": "Data"})
 
 
 def _sentence(storage: StorageFigures, refused: RefusedPage) -> str:
@@ -91,7 +94,7 @@ def _sentence(storage: StorageFigures, refused: RefusedPage) -> str:
     )
 
 
-def _tiles(storage: StorageFigures, refused: RefusedPage) -> list[Component]:
+def _tiles(storage: StorageFigures, refused: RefusedPage) -> list[Markup]:
     return [
         tile("Facts", text.number(storage.facts), f"of {text.count(storage.runs, 'run')}"),
         tile(
@@ -107,7 +110,7 @@ def _tiles(storage: StorageFigures, refused: RefusedPage) -> list[Component]:
     ]
 
 
-def _refused(refused: RefusedPage) -> Component:
+def _refused(refused: RefusedPage) -> Markup:
     if not refused.total:
         return panel("Refused lines", html.P("None. Every line was read.", className="calm"), "refused", wide=True)
     lead = f"{text.count(refused.total, 'line')}; the newest {text.number(len(refused.rows))} are here. "
@@ -117,7 +120,7 @@ def _refused(refused: RefusedPage) -> Component:
     )
 
 
-def _storage(storage: StorageFigures) -> Component:
+def _storage(storage: StorageFigures) -> Markup:
     pairs: tuple[tuple[str, Content], ...] = (
         ("database", html.Code(storage.database)),
         ("dialect", storage.dialect),

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from dash import Dash, Input, Output, State, dcc, html
+from dash import Dash, Input, Output, State, dcc
+from dash import html as dash_html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
@@ -19,7 +20,8 @@ from rerail.server.queries import Queries
 from rerail.server.query_results import IncidentMark, IncidentView
 from rerail.ui import address, text
 from rerail.ui.address import Address, incident_path, run_path
-from rerail.ui.elements import Content, Head, badge, copy_table_button, instant, link, panel, table
+from rerail.ui.elements import Head, badge, copy_table_button, instant, link, panel, table
+from rerail.ui.markup import Content, Markup, encoded, html, island
 from rerail.ui.pages.run_head import phrases
 from rerail.ui.pages.run_tables import anatomy_bar, exit_codes, part_class
 from rerail.ui.reading import NOT_FOUND, in_thread
@@ -33,11 +35,11 @@ EVIDENCE_SHOWN = 200
 async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
     """The page of one incident."""
     found = await in_thread(queries.incident, wanted.name)
-    return html.Div(
+    return dash_html.Div(
         [
             dcc.Store(id="incident-id", data=wanted.name),
             dcc.Store(id="incident-live"),
-            html.Div(content(found), id="incident-content"),
+            island(content(found), "incident-content"),
         ],
         id="incident-page",
         className="page-body",
@@ -49,16 +51,16 @@ def register(app: Dash, queries: Queries) -> None:
     """Add the callback that keeps an open incident up to date."""
 
     @app.callback(
-        Output("incident-content", "children"),
+        Output("incident-content", "data-markup"),
         Input("incident-live", "data"),
         State("incident-id", "data"),
         prevent_initial_call=True,
     )
-    async def refresh(signal: object, incident_id: str | None) -> list[Component]:
+    async def refresh(signal: object, incident_id: str | None) -> str:
         if signal is None or incident_id is None:
             raise PreventUpdate
         try:
-            return content(await in_thread(queries.incident, incident_id))
+            return encoded(content(await in_thread(queries.incident, incident_id)))
         except NOT_FOUND as error:
             raise PreventUpdate from error
 
@@ -70,7 +72,7 @@ def title(incident: Incident) -> str:
     return text.cause(incident.verdict.cause).capitalize()
 
 
-def content(found: IncidentView) -> list[Component]:
+def content(found: IncidentView) -> list[Markup]:
     """Everything on the page."""
     incident = found.incident
     return [
@@ -80,7 +82,7 @@ def content(found: IncidentView) -> list[Component]:
                 html.H1(title(incident)),
                 badge("open", "danger") if incident.is_open else badge("recovered", "quiet"),
                 badge("planned", "outline") if incident.is_planned else None,
-                html.Span(instant(found.run.as_of), className="as-of", hidden=True),
+                html.Span(instant(found.run.as_of), className="as-of", hidden=True) if incident.is_open else None,
             ],
             className="title-row",
         ),
@@ -93,7 +95,7 @@ def content(found: IncidentView) -> list[Component]:
     ]
 
 
-def _crumbs(found: IncidentView) -> Component:
+def _crumbs(found: IncidentView) -> Markup:
     run_name = found.run.name or found.run.run_id
     moves = [
         _neighbour(found.previous, "← previous", "previous-incident"),
@@ -112,13 +114,13 @@ def _crumbs(found: IncidentView) -> Component:
     )
 
 
-def _neighbour(mark: IncidentMark | None, label: str, element_id: str) -> Component:
+def _neighbour(mark: IncidentMark | None, label: str, element_id: str) -> Markup:
     if mark is None:
         return html.Span(label, className="muted")
     return html.A(label, href=incident_path(mark.incident_id), id=element_id, title=text.cause(mark.cause))
 
 
-def _about(found: IncidentView) -> list[Component]:
+def _about(found: IncidentView) -> list[Markup]:
     incident = found.incident
     pieces = [
         html.Span([instant(incident.started_at), " – ", instant(incident.ended_at) if incident.ended_at else "now"])
@@ -135,7 +137,7 @@ def _about(found: IncidentView) -> list[Component]:
     return pieces
 
 
-def _anatomy(incident: Incident) -> Component:
+def _anatomy(incident: Incident) -> Markup:
     whole = incident.so_far_ns
     rows: list[Sequence[Content]] = [
         (
@@ -178,7 +180,7 @@ def _anatomy(incident: Incident) -> Component:
     )
 
 
-def _verdict(found: IncidentView) -> Component:
+def _verdict(found: IncidentView) -> Markup:
     verdict = found.incident.verdict
     confidence = verdict.confidence
     body: list[Content] = [
@@ -207,13 +209,16 @@ def _verdict(found: IncidentView) -> Component:
     return panel("Verdict", body, "verdict")
 
 
-def _evidence(incident: Incident) -> Component:
+def _evidence(incident: Incident) -> Markup:
     lines = sorted(incident.evidence, key=lambda line: line.at)
     if not lines:
-        about = (
-            "No evidence came with it. An agent on the node sends log lines, kernel messages and exit codes: "
-            "`rerail agent` beside the ranks, or `rerail collect` for a scheduler."
-        )
+        about = [
+            "No evidence came with it. Log lines, kernel messages and exit codes come from ",
+            html.Code("rerail agent"),
+            " beside the ranks; what a scheduler knows from ",
+            html.Code("rerail collect"),
+            ".",
+        ]
         return panel("Evidence", html.P(about, className="calm"), "evidence", wide=True)
     shown = lines[:EVIDENCE_SHOWN]
     more = (
@@ -230,7 +235,7 @@ def _evidence(incident: Incident) -> Component:
     )
 
 
-def _line(line: EvidenceLine, started_at: int) -> Component:
+def _line(line: EvidenceLine, started_at: int) -> Markup:
     where = [f"rank {line.rank}" if line.rank is not None else None, line.node]
     since = line.at - started_at
     return html.Li(
@@ -260,7 +265,7 @@ def _line(line: EvidenceLine, started_at: int) -> Component:
     )
 
 
-def _attempts(found: IncidentView) -> Component:
+def _attempts(found: IncidentView) -> Markup:
     heads = (
         Head("attempt", "number"),
         Head("started"),
@@ -303,10 +308,16 @@ def _attempts(found: IncidentView) -> Component:
     )
 
 
-def _config(found: IncidentView) -> Component:
+def _config(found: IncidentView) -> Markup:
     before, after = _settings(found.config), _settings(found.config_after)
     if not before and not after:
-        about = "No recovery settings were told. `attempt_started` carries them as `config`."
+        about = [
+            "No recovery settings were told. An ",
+            html.Code("attempt_started"),
+            " fact carries them as ",
+            html.Code("config"),
+            ".",
+        ]
         return panel("Recovery config in force", html.P(about, className="calm"), "config", wide=True)
     rows: list[Sequence[Content]] = []
     for key in sorted(before | after):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dash import html
+from dash import html as dash_html
 from dash.development.base_component import Component
 
 from rerail.ui import address
 from rerail.ui.elements import command, link
+from rerail.ui.markup import html, island
 
 
 def layout(what: str, name: str) -> Component:
@@ -18,8 +19,5 @@ def layout(what: str, name: str) -> Component:
     title = {"run": f"No run named {name}", "incident": f"No incident named {name}"}.get(what, "No such page")
     more = [link("All runs", address.RUNS, "button"), link("What data has come", address.DATA, "button")]
     lines = [command("curl {server}/api/v1/runs")] if what in ("run", "incident") else []
-    return html.Div(
-        [html.H1(title), html.P(about, className="sentence"), html.Div(more, className="buttons"), *lines],
-        className="narrow-page",
-        **{"data-title": title},
-    )
+    shown = [html.H1(title), html.P(about, className="sentence"), html.Div(more, className="buttons"), *lines]
+    return dash_html.Div(island(shown, "not-found"), className="narrow-page", **{"data-title": title})

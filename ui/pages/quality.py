@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dash import html
-from dash.development.base_component import Component
-
 from rerail.server.core.view import RunView
 from rerail.server.query_results import EmitterRow, RefusedRow
 from rerail.ui import text
 from rerail.ui.address import DATA, run_path
-from rerail.ui.elements import Content, Head, badge, copy_table_button, instant, link, panel, table
+from rerail.ui.elements import Head, badge, copy_table_button, instant, link, panel, table
+from rerail.ui.markup import Content, Markup, html
 
 CLOCK_DOUBT_NS = 1_000_000_000
 """A clock further off than this deserves a look."""
 
 
-def quality_panel(view: RunView, emitters: Sequence[EmitterRow]) -> Component:
+def quality_panel(view: RunView, emitters: Sequence[EmitterRow]) -> Markup:
     """What came, what did not fit, and what the figures rest on."""
     quality = view.data_quality
     counts = (
@@ -73,7 +71,7 @@ def is_clean(view: RunView) -> bool:
     return not (quality.contradictory or quality.rejected or any(blind.until is None for blind in quality.blind))
 
 
-def emitters_table(emitters: Sequence[EmitterRow], with_run: bool = False) -> Component:
+def emitters_table(emitters: Sequence[EmitterRow], with_run: bool = False) -> Markup:
     """Who speaks of a run, and how well it is heard."""
     heads = [
         Head("emitter", "wide"),
@@ -105,7 +103,7 @@ def emitters_table(emitters: Sequence[EmitterRow], with_run: bool = False) -> Co
     return table([Head("run"), *heads] if with_run else heads, rows, "Emitters")
 
 
-def refused_table(rows: Sequence[RefusedRow]) -> Component:
+def refused_table(rows: Sequence[RefusedRow]) -> Markup:
     """Refused lines with the field, its value, and why."""
     heads = (
         Head("when"),
@@ -131,7 +129,7 @@ def refused_table(rows: Sequence[RefusedRow]) -> Component:
     return table(heads, shown, "Refused lines, newest first")
 
 
-def refused_link(how_many: int) -> Component:
+def refused_link(how_many: int) -> Markup:
     """Where the refused lines are."""
     return link(text.count(how_many, "refused line"), f"{DATA}#refused")
 
@@ -143,7 +141,7 @@ def _offset(offset_ns: int | None) -> Content:
     return badge(shown, "warn", "far from this server's clock; corrected") if abs(offset_ns) > CLOCK_DOUBT_NS else shown
 
 
-def _figure(value: str, name: str, hint: str) -> Component:
+def _figure(value: str, name: str, hint: str) -> Markup:
     return html.Div(
         [html.Span(value, className="count-value"), html.Span(name, className="count-name")],
         className="count",

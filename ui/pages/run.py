@@ -16,6 +16,7 @@ from dash.exceptions import PreventUpdate
 from rerail.server.queries import Queries
 from rerail.ui.address import Address
 from rerail.ui.figures.run_picture import HEIGHT, empty_figure
+from rerail.ui.markup import encoded, island
 from rerail.ui.pages.run_head import head
 from rerail.ui.pages.run_tables import panels
 from rerail.ui.reading import NOT_FOUND, in_thread
@@ -58,9 +59,9 @@ async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
             dcc.Store(id="run-id", data=view.run_id),
             dcc.Store(id="run-live"),
             dcc.Store(id="timeline-ask"),
-            html.Div(head(view), id="run-head"),
+            island(head(view), "run-head"),
             _picture(),
-            html.Div(panels(view, emitters), id="run-panels"),
+            island(panels(view, emitters), "run-panels"),
         ],
         id="run-page",
         className="page-body",
@@ -72,13 +73,13 @@ def register(app: Dash, queries: Queries) -> None:
     """Add the callbacks of the page."""
 
     @app.callback(
-        Output("run-head", "children"),
-        Output("run-panels", "children"),
+        Output("run-head", "data-markup"),
+        Output("run-panels", "data-markup"),
         Input("run-live", "data"),
         State("run-id", "data"),
         prevent_initial_call=True,
     )
-    async def refresh(signal: object, run_id: str | None) -> tuple[list[Component], list[Component]]:
+    async def refresh(signal: object, run_id: str | None) -> tuple[str, str]:
         if signal is None or run_id is None:
             raise PreventUpdate
         try:
@@ -86,7 +87,7 @@ def register(app: Dash, queries: Queries) -> None:
             emitters = await in_thread(queries.emitters, run_id)
         except NOT_FOUND as error:
             raise PreventUpdate from error
-        return head(view), panels(view, emitters)
+        return encoded(head(view)), encoded(panels(view, emitters))
 
     app.clientside_callback(
         ClientsideFunction("rerail_timeline", "draw"),
@@ -152,6 +153,7 @@ def _picture() -> Component:
                 role="group",
                 **{"aria-label": "Timeline: arrows move, + and − zoom, 0 shows all"},
             ),
+            html.Div(id="timeline-legend", className="legend"),
             html.P(id="timeline-caption", className="caption", **{"aria-live": "polite"}),
         ],
         id="timeline-panel",

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dash import html
-from dash.development.base_component import Component
-
 from rerail.server.core.view import RunState, RunView
 from rerail.ui import address, text
 from rerail.ui.elements import badge, instant, link, state_badge, tile
+from rerail.ui.markup import Markup, html
 from rerail.ui.sentences import Phrase, run_now, run_sentence
 
 
-def head(view: RunView) -> list[Component]:
+def head(view: RunView) -> list[Markup]:
     """Everything above the picture."""
     has_open = any(incident.is_open for incident in view.incidents)
     about = [view.project, view.framework, None if view.gpus is None else gpus(view)]
@@ -28,7 +26,9 @@ def head(view: RunView) -> list[Component]:
             [
                 html.H1(view.name or view.run_id),
                 state_badge(view.state, view.silent_since, has_open),
-                html.Span(instant(view.as_of), className="as-of", hidden=True),
+                None
+                if view.state is RunState.ENDED
+                else html.Span(instant(view.as_of), className="as-of", hidden=True),
             ],
             className="title-row",
         ),
@@ -41,11 +41,11 @@ def head(view: RunView) -> list[Component]:
     ]
 
 
-def phrases(pieces: Sequence[Phrase]) -> list[Component | str]:
+def phrases(pieces: Sequence[Phrase]) -> list[Markup | str]:
     """A sentence as components."""
-    shown: list[Component | str] = []
+    shown: list[Markup | str] = []
     for piece in pieces:
-        content: Component | str = html.Strong(piece.words) if piece.is_strong else piece.words
+        content: Markup | str = html.Strong(piece.words) if piece.is_strong else piece.words
         shown.append(html.A(content, href=piece.href) if piece.href else content)
     return shown
 
@@ -56,7 +56,7 @@ def gpus(view: RunView) -> str:
     return f"{text.number(view.gpus)}{kind} GPU{'' if view.gpus == 1 else 's'}"
 
 
-def tiles(view: RunView) -> list[Component]:
+def tiles(view: RunView) -> list[Markup]:
     """The key figures, each a link to what it is made of."""
     account = view.account
     incidents = [incident for incident in view.incidents if not incident.is_planned]
@@ -127,7 +127,7 @@ def checkpoint_age(view: RunView) -> int | None:
     return view.checkpoint.age_ns - (view.as_of - view.ended_at)
 
 
-def outcome_badge(outcome: str, is_interrupted: bool, is_planned: bool) -> Component:
+def outcome_badge(outcome: str, is_interrupted: bool, is_planned: bool) -> Markup:
     """How an attempt ended."""
     tone = "quiet" if is_planned or not is_interrupted else "warn"
     return badge(outcome, tone)

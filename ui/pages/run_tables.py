@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dash import html
-from dash.development.base_component import Component
-
 from rerail.server.core.facts import Phase
 from rerail.server.core.view import Attempt, Checkpoint, Incident, RecoveryDistribution, RunState, RunView
 from rerail.server.query_results import EmitterRow
 from rerail.ui import text
 from rerail.ui.address import incident_path, run_path
 from rerail.ui.elements import (
-    Content,
     Head,
     badge,
     copy_table_button,
@@ -27,6 +23,7 @@ from rerail.ui.elements import (
 )
 from rerail.ui.figures.strip import recovery_strip
 from rerail.ui.figures.waterfall import waterfall_bars
+from rerail.ui.markup import Content, Markup, html
 from rerail.ui.pages.quality import quality_panel
 from rerail.ui.theme import ORDER, PHASE_OF_KIND
 
@@ -34,7 +31,7 @@ SHOWN = 12
 """Rows of a table that are there at once; the rest unfolds."""
 
 
-def panels(view: RunView, emitters: Sequence[EmitterRow]) -> list[Component]:
+def panels(view: RunView, emitters: Sequence[EmitterRow]) -> list[Markup]:
     """Everything under the picture, in reading order."""
     return [
         html.Div([waterfall_panel(view), phases_panel(view)], className="columns columns-wide-left"),
@@ -46,7 +43,7 @@ def panels(view: RunView, emitters: Sequence[EmitterRow]) -> list[Component]:
     ]
 
 
-def waterfall_panel(view: RunView) -> Component:
+def waterfall_panel(view: RunView) -> Markup:
     """From 100 % to training goodput, loss by loss."""
     weighted = {} if view.gpu_account is None else {row.name: row.length_ns for row in view.gpu_account.waterfall}
     rows = []
@@ -101,7 +98,7 @@ def waterfall_panel(view: RunView) -> Component:
     )
 
 
-def phases_panel(view: RunView) -> Component:
+def phases_panel(view: RunView) -> Markup:
     """Every phase that occurred, with its share: the legend of the picture, with numbers."""
     by_phase = dict(view.account.ns_by_phase)
     elapsed = view.account.elapsed_ns
@@ -112,7 +109,7 @@ def phases_panel(view: RunView) -> Component:
             of = None if phase is Phase.EXCLUDED or not elapsed else length / elapsed
             name = html.Span([swatch(phase), text.PHASES[phase]], title=text.PHASE_MEANINGS[phase])
             rows.append((name, text.share(of, text.DASH), text.duration(length)))
-    content: list[Component] = [
+    content: list[Markup] = [
         table((Head("phase", "wide"), Head("share", "number"), Head("time", "number")), rows, "Time by phase")
     ]
     if view.account.debt_ns:
@@ -138,7 +135,7 @@ def phases_panel(view: RunView) -> Component:
     return panel("Time by phase", content, "phases", lead="Every instant has exactly one.")
 
 
-def incidents_panel(view: RunView) -> Component:
+def incidents_panel(view: RunView) -> Markup:
     """One row per loss of forward progress."""
     incidents = sorted(view.incidents, key=lambda incident: incident.started_at, reverse=True)
     if not incidents:
@@ -148,7 +145,7 @@ def incidents_panel(view: RunView) -> Component:
     heads = (
         Head("when"),
         Head("cause", "wide"),
-        Head("restart"),
+        Head("restart", "words"),
         Head("anatomy", hint="detecting → … → catch-up; as long as the time to recover"),
         Head("to restart", "number", "until training stepped again"),
         Head("to recover", "number", "until the high-water step was passed again"),
@@ -172,9 +169,7 @@ def incidents_panel(view: RunView) -> Component:
 def _incident_row(incident: Incident, longest: int) -> Sequence[Content]:
     verdict = incident.verdict
     name = "planned restart" if incident.is_planned else text.cause(verdict.cause)
-    about: list[Content] = []
-    if incident.is_open:
-        about.append(badge("open", "danger"))
+    about: list[Content] = [badge("open", "danger") if incident.is_open else None]
     if not incident.is_planned:
         about.append(html.Span(text.DOMAINS[verdict.domain]))
     if verdict.culprit_rank is not None:
@@ -186,8 +181,10 @@ def _incident_row(incident: Incident, longest: int) -> Sequence[Content]:
     return (
         link(instant(incident.started_at), incident_path(incident.incident_id), "nowrap"),
         html.Div(
-            [link(name, incident_path(incident.incident_id), "strong"), html.Div(about, className="under")],
-            title=verdict.sentence,
+            [
+                html.Span([link(name, incident_path(incident.incident_id), "strong"), *about[:1]], className="cause"),
+                html.Div([*about[1:], html.Span(verdict.sentence)], className="under"),
+            ],
         ),
         text.DASH if incident.scope is None else text.SCOPES[incident.scope],
         anatomy_bar(incident, longest),
@@ -198,7 +195,7 @@ def _incident_row(incident: Incident, longest: int) -> Sequence[Content]:
     )
 
 
-def anatomy_bar(incident: Incident, longest: int | None = None) -> Component:
+def anatomy_bar(incident: Incident, longest: int | None = None) -> Markup:
     """The parts of an incident as a bar; with `longest` its length compares with others."""
     whole = incident.so_far_ns
     parts = [
@@ -225,7 +222,7 @@ def part_class(name: str) -> str:
     return phase_class(Phase.RECOMPUTING if name == "catch_up" else Phase(name))
 
 
-def recovery_panel(view: RunView) -> Component:
+def recovery_panel(view: RunView) -> Markup:
     """How long recovery took: every one of them, then by scope and cause."""
     recovered = [incident for incident in view.incidents if not incident.is_planned and not incident.is_open]
     if not recovered:
@@ -284,7 +281,7 @@ def _distribution(group: RecoveryDistribution) -> Sequence[Content]:
     )
 
 
-def attempts_panel(view: RunView) -> Component:
+def attempts_panel(view: RunView) -> Markup:
     """One row per life of the worker group."""
     if not view.attempts:
         return panel("Attempts", html.P("No attempt has been told yet.", className="calm"), "attempts")
@@ -294,7 +291,7 @@ def attempts_panel(view: RunView) -> Component:
         Head("attempt", "number"),
         Head("started"),
         Head("lasted", "number"),
-        Head("began with"),
+        Head("began with", "words"),
         Head("ended"),
         Head("steps", "number"),
         Head("resumed from", "number"),
@@ -376,7 +373,7 @@ def exit_codes(codes: Sequence[tuple[int, int]]) -> Content:
     )
 
 
-def checkpoints_panel(view: RunView) -> Component:
+def checkpoints_panel(view: RunView) -> Markup:
     """What was saved, and how long until it counted."""
     freshness = view.checkpoint
     if not view.checkpoints:
@@ -439,7 +436,7 @@ def _checkpoint_row(checkpoint: Checkpoint, is_newest: bool) -> Sequence[Content
     )
 
 
-def heartbeats_panel(view: RunView) -> Component:
+def heartbeats_panel(view: RunView) -> Markup:
     """Longest healthy silence by phase, against the time-out that would end it."""
     if not view.heartbeat:
         about = "No heartbeat has been told, so nothing can be said about time-outs."
@@ -498,6 +495,6 @@ def folded(
     return [table(heads, rows[:SHOWN], caption, None if ids is None else ids[:SHOWN]), rest]
 
 
-def run_link(run_id: str, name: str | None) -> Component:
+def run_link(run_id: str, name: str | None) -> Markup:
     """A run's name as a link."""
     return link(name or run_id, run_path(run_id))

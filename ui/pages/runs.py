@@ -20,6 +20,7 @@ from rerail.server.query_results import RunRow
 from rerail.ui import text
 from rerail.ui.address import Address, incident_path, run_path
 from rerail.ui.elements import empty
+from rerail.ui.markup import Markup, island
 from rerail.ui.reading import in_thread
 from rerail.ui.sentences import runs_sentence
 from rerail.ui.theme import ORDER
@@ -99,7 +100,7 @@ async def layout(queries: Queries, _address: Address, search: str) -> Component:
     sentence = runs_sentence(total, *(counts[state] for state in (RunState.ALIVE, RunState.SILENT, RunState.ENDED)))
     head = [html.H1("Runs"), html.P(sentence, className="sentence", id="runs-sentence")]
     if not total:
-        return html.Div([*head, _teach()], className="page-body", **{"data-title": "Runs"})
+        return html.Div([*head, island(_teach(), "runs-empty")], className="page-body", **{"data-title": "Runs"})
     wanted = parse_qs(search.removeprefix("?"))
     state = wanted.get("state", [""])[0]
     filters = html.Div(
@@ -271,7 +272,7 @@ def _grid() -> Component:
     )
 
 
-def _teach() -> Component:
+def _teach() -> Markup:
     return empty(
         "This server has not heard of any run.",
         "A run appears with its first fact. Three ways to get there, from the quickest:",

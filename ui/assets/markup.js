@@ -1,0 +1,75 @@
+/* Markup: turns the JSON of `data-markup` into elements, and lays a new value over the old ones.
+
+   Text becomes text nodes. A tag, an attribute or an address that is not on these lists is left out, whatever was sent
+   (the same lists are in ui/markup.py). */
+(function () {
+  const TAGS = new Set(("a b button caption code dd details div dl dt h1 h2 h3 header i li ol p pre section span strong "
+    + "summary table tbody td th thead time tr ul").split(" "));
+  const ATTRIBUTES = new Set("class colspan datetime hidden href id role scope style tabindex target title type".split(" "));
+
+  function allowed(name, value) {
+    if (name === "href") return /^(#|\/(?!\/))/.test(value);
+    return ATTRIBUTES.has(name) || name.startsWith("aria-") || name.startsWith("data-");
+  }
+
+  function build(node) {
+    if (typeof node === "string") return document.createTextNode(node);
+    const [tag, attributes, ...children] = node;
+    const element = document.createElement(TAGS.has(tag) ? tag : "span");
+    for (const [name, value] of Object.entries(attributes)) if (allowed(name, value)) element.setAttribute(name, value);
+    for (const child of children) element.append(build(child));
+    return element;
+  }
+
+  function lay(parent, children) {
+    for (let index = 0; index < children.length; index += 1) {
+      const wanted = children[index];
+      const present = parent.childNodes[index];
+      if (!present) parent.append(build(wanted));
+      else if (typeof wanted === "string") {
+        if (present.nodeType !== Node.TEXT_NODE) present.replaceWith(build(wanted));
+        else if (present.data !== wanted) present.data = wanted;
+      } else if (present.nodeType !== Node.ELEMENT_NODE || present.localName !== wanted[0]
+          || (present.id || "") !== (wanted[1].id || "")) {
+        present.replaceWith(build(wanted));
+      } else {
+        layElement(present, wanted);
+      }
+    }
+    while (parent.childNodes.length > children.length) parent.lastChild.remove();
+  }
+
+  function layElement(element, [, attributes, ...children]) {
+    const isSameInstant = element.localName === "time" && element.getAttribute("datetime") === attributes.datetime;
+    for (const { name } of [...element.attributes]) {
+      if (!(name in attributes) && name !== "open") element.removeAttribute(name);
+    }
+    for (const [name, value] of Object.entries(attributes)) {
+      if (allowed(name, value) && element.getAttribute(name) !== value) element.setAttribute(name, value);
+    }
+    if (!isSameInstant) lay(element, children);
+  }
+
+  function show(island) {
+    const text = island.getAttribute("data-markup");
+    if (island.rerailShown === text) return;
+    island.rerailShown = text;
+    lay(island, JSON.parse(text));
+  }
+
+  function start() {
+    new MutationObserver((records) => {
+      for (const record of records) {
+        if (record.type === "attributes") show(record.target);
+        for (const node of record.addedNodes) {
+          if (node.nodeType !== Node.ELEMENT_NODE) continue;
+          if (node.hasAttribute("data-markup")) show(node);
+          node.querySelectorAll("[data-markup]").forEach(show);
+        }
+      }
+    }).observe(document.body, { subtree: true, childList: true, attributes: true, attributeFilter: ["data-markup"] });
+    document.querySelectorAll("[data-markup]").forEach(show);
+  }
+
+  if (document.body) start(); else addEventListener("DOMContentLoaded", start);
+})();
