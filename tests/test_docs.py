@@ -1,0 +1,53 @@
+"""The documents name what the code has: no more and no less."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rerail.server.core.causes import rules
+from rerail.server.core.codec import common_fields, wire_fields
+from rerail.server.core.facts import FACT_TYPES, Phase
+from rerail.server.core.report import figures
+from tests.story import Story
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def rows(page: str) -> dict[str, str]:
+    """First cell to second cell of every table row of a page."""
+    cells = re.findall(r"^\| (.+?) \| (.+?) \|", (DOCS / page).read_text(), flags=re.MULTILINE)
+    return {first: second for first, second in cells if not set(first) <= {"-"}}
+
+
+def test_the_page_on_facts_lists_every_kind_with_its_fields():
+    table = rows("facts.md")
+    for kind in FACT_TYPES:
+        assert f"`{kind}`" in table, kind
+        named = set(re.findall(r"\w+", table[f"`{kind}`"]))
+        assert set(wire_fields(kind)) <= named, f"{kind}: {set(wire_fields(kind)) - named}"
+    named = set(re.findall(r"\w+", " ".join(table)))
+    assert set(common_fields()) <= named
+
+
+def test_the_page_on_facts_names_every_figure():
+    names = set(re.findall(r"\w+", (DOCS / "facts.md").read_text()))
+    assert set(figures(Story().start().steps(1, 5).view())) <= names
+
+
+def test_the_page_on_accounting_names_every_phase():
+    text = (DOCS / "accounting.md").read_text()
+    assert [phase for phase in Phase if f"`{phase.value}`" not in text] == []
+
+
+def test_the_page_on_causes_names_every_rule():
+    text = (DOCS / "adding_a_cause.md").read_text()
+    assert [name for name in rules() if f"`{name}`" not in text] == []
+
+
+def test_no_document_points_to_a_file_that_is_not_there():
+    root = DOCS.parent
+    for page in [*DOCS.rglob("*.md"), root / "README.md", root / "CHANGELOG.md"]:
+        for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} points to {target}"
