@@ -20,12 +20,12 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rerail.collectors.outlet import ClockReading, Outlet
 from rerail.collectors.ring import RingReader, process_namespace, process_started
-from rerail.collectors.ring_facts import CLOCK, SEQUENCES_PER_SLOT, RingFacts
+from rerail.collectors.ring_facts import CLOCK, SEQUENCES_PER_SLOT, RingFacts, RingPlace
 from rerail.collectors.sender import Sender
 from rerail.collectors.source import Source, SourceDown
 from rerail.collectors.spool import MOST_BYTES, Spool, SpoolFull
@@ -45,17 +45,17 @@ class _Ring:
     """A ring that is being read."""
 
     facts: RingFacts
-    slot: int = 0
+    place: RingPlace = field(default_factory=RingPlace)
     lost: int = 0
     said_gone: bool = False
     stated: set[int] = field(default_factory=set)
-    """Sequence numbers stated beyond `slot`: another look would give them again."""
+    """Sequence numbers stated beyond `place`: another look would give them again."""
     clock_us: int | None = None
     clock_told_at: int = 0
 
     @property
     def cursor(self) -> str:
-        return json.dumps({"slot": self.slot, "lost": self.lost, "said_gone": self.said_gone})
+        return json.dumps({**asdict(self.place), "lost": self.lost, "said_gone": self.said_gone})
 
 
 class Agent:
@@ -151,11 +151,11 @@ class Agent:
             return
         is_gone = self._is_gone(ring)  # asked before reading: what a gone process wrote is all there
         now = time.monotonic_ns()
-        reading = ring.facts.read(ring.slot, now, until=0 if is_gone else None)
+        reading = ring.facts.read(ring.place, now, until=0 if is_gone else None)
         facts: list[Fact] = [fact for fact in reading.facts if fact.seq not in ring.stated]
         lost = ring.facts.ring.lost
-        moved = (ring.slot, ring.lost, ring.said_gone)
-        before, ring.slot = ring.slot, reading.next_slot
+        before = (ring.place, ring.lost, ring.said_gone)
+        ring.place = reading.place
         if lost > ring.lost:
             facts.append(ring.facts.lost_fact(reading.written, lost - ring.lost, now))
             ring.lost = lost
@@ -167,14 +167,14 @@ class Agent:
             facts.append(farewell)
         ring.said_gone = ring.said_gone or is_gone
         try:
-            if facts or moved != (ring.slot, ring.lost, ring.said_gone):
+            if facts or before != (ring.place, ring.lost, ring.said_gone):
                 self.spool.store(facts, {f"ring {path.name}": ring.cursor, **cursors})
         except SpoolFull:
-            ring.slot, ring.lost, ring.said_gone = before, moved[1], moved[2]
+            ring.place, ring.lost, ring.said_gone = before
             raise
-        ring.stated = {seq for seq in ring.stated if seq >= ring.slot * SEQUENCES_PER_SLOT}
-        ring.stated.update(fact.seq for fact in facts if fact.seq >= ring.slot * SEQUENCES_PER_SLOT)
-        if is_gone and ring.slot >= reading.written:
+        ring.stated = {seq for seq in ring.stated if seq >= ring.place.slot * SEQUENCES_PER_SLOT}
+        ring.stated.update(fact.seq for fact in facts if fact.seq >= ring.place.slot * SEQUENCES_PER_SLOT)
+        if is_gone and ring.place.slot >= reading.written:
             self._remove(path, ring)
 
     def _opened(self, path: Path) -> _Ring | None:
@@ -195,7 +195,8 @@ class Agent:
         told = self.spool.cursor(f"ring {path.name}")
         if told is not None:
             kept = json.loads(told)
-            ring.slot, ring.lost, ring.said_gone = kept["slot"], kept["lost"], kept["said_gone"]
+            ring.place = RingPlace(kept["slot"], kept["steps"], kept["beats"])
+            ring.lost, ring.said_gone = kept["lost"], kept["said_gone"]
         self._last_run = str(facts.identity.get("run") or self._last_run)
         self._rings[path] = ring
         return ring

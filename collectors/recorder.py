@@ -40,7 +40,17 @@ from types import TracebackType
 
 from rerail.collectors.identity import Identity, Settings, identity, settings
 from rerail.collectors.masking import masked
-from rerail.collectors.ring import BEAT, BEAT_SLOT, HEADER_BYTES, STEP, STEP_SLOT, RingWriter, process_namespace, tag
+from rerail.collectors.ring import (
+    BEAT,
+    BEAT_SLOT,
+    HEADER_BYTES,
+    STEP,
+    STEP_SLOT,
+    RingWriter,
+    process_namespace,
+    process_started,
+    tag,
+)
 
 _now = time.monotonic_ns
 _pack_step = STEP_SLOT.pack_into
@@ -397,11 +407,12 @@ class Recorder:
     def _born(self) -> int:
         """Wall clock at the start of this process; now, where the kernel does not say."""
         with suppress(Exception):
-            fields = open("/proc/self/stat", "rb").read().rpartition(b")")[2].split()  # noqa: SIM115
-            ticks = os.sysconf("SC_CLK_TCK")
-            age = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - int(fields[19]) * 1_000_000_000 // ticks
-            if 0 <= age < 10 * 365 * 86400 * 1_000_000_000:
-                return time.time_ns() - age
+            started = process_started(os.getpid())
+            if started is not None:
+                second = 1_000_000_000
+                age = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - started * second // os.sysconf("SC_CLK_TCK")
+                if 0 <= age < 10 * 365 * 86400 * second:
+                    return time.time_ns() - age
         return time.time_ns()
 
     def _state(self, kind: str, *, at: int | None = None, **told: object) -> None:

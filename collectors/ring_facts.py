@@ -6,8 +6,9 @@ Rules
 - Steps are folded into one fact per cell of a fixed grid of the monotonic clock (`fold_ns` in the header), heartbeats
   into windows of another. A cell is stated when it is over, or when the process is dead. What is folded depends on the
   records, not on when they were read.
-- The place to read from next (`next_slot`) is the first record that is not stated yet. Facts after it may be stated
-  again; they are the same facts.
+- The place to read from next is the first record that is not stated yet. Facts after it may be stated again; they are
+  the same facts. Steps and heartbeats lie between each other in the ring, so each has a place of its own: a fold that
+  was stated must not be begun again in its middle.
 - `seq` + 1 … + 3 are free for what the reader itself has to say about this emitter at that place: records overwritten
   before they were read, records lost by the writer, the clock.
 """
@@ -38,11 +39,20 @@ FURTHEST_HOLE = 512
 
 
 @dataclass(frozen=True, slots=True)
+class RingPlace:
+    """Where to read on: the first slot of all, and the first whose step or heartbeat is not stated yet."""
+
+    slot: int = 0
+    steps: int = 0
+    beats: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RingReading:
     """What one look at a ring gave."""
 
     facts: tuple[Fact, ...]
-    next_slot: int
+    place: RingPlace
     written: int
     """The first slot that is not there yet."""
     last_instant: int | None
@@ -73,8 +83,18 @@ class _BeatCell:
     armed_us: int
     start: int
     end: int
-    count: int = 0
-    max_gap: int = 0
+    count: int
+    max_gap: int
+
+    def takes(self, beat: _BeatCell) -> bool:
+        return (beat.iteration, beat.cell, beat.phase, beat.armed_us) == (
+            self.iteration, self.cell, self.phase, self.armed_us,
+        )  # fmt: skip
+
+    def add(self, beat: _BeatCell) -> None:
+        self.end = beat.end
+        self.count += beat.count
+        self.max_gap = max(self.max_gap, beat.max_gap)
 
 
 @dataclass(slots=True)
@@ -106,49 +126,61 @@ class RingFacts:
         """Wall clock of a monotonic instant, by the anchor the process took when it started."""
         return self.ring.header.wall_anchor + monotonic - self.ring.header.monotonic_anchor
 
-    def read(self, first_slot: int, now: int, *, until: int | None = None) -> RingReading:
-        """Facts from `first_slot` on. `now` is the monotonic clock; None of the cells that are not over are stated.
+    def read(self, place: RingPlace, now: int, *, until: int | None = None) -> RingReading:
+        """Facts from `place` on. `now` is the monotonic clock; cells that are not over by it are not stated.
 
-        `until`: the process is dead and has written nothing from this slot on, so everything before it is over.
+        `until`: the process is dead, so everything is over.
         """
         facts: list[Fact] = []
         steps: _StepCell | None = None
-        beats: dict[tuple[int, int], _BeatCell] = {}
+        beats: _BeatCell | None = None
         messages: dict[int, _Message] = {}
         last: int | None = None
-        oldest = self.ring.oldest(first_slot)
-        if oldest > first_slot:
-            facts.append(self._overrun(first_slot, oldest, now))
-        number = oldest
-        for slot in self._slots(oldest, now, until, facts):
+        number = self.ring.oldest(place.slot)
+        if number > place.slot:
+            facts.append(self._overrun(place.slot, number, now))
+        for slot in self._slots(number, now, until, facts):
             number = slot.number + 1
             if slot.kind == STEP:
                 step, start, end = _step(slot)
                 last = end
+                if slot.number < place.steps:
+                    continue
                 cell = end // self._fold
                 if steps is not None and steps.takes(slot.iteration, cell, step, start):
                     steps.steps.append((step, start, end))
-                else:
-                    if steps is not None:
-                        facts.append(self._steps(steps))
-                    steps = _StepCell(slot.number, slot.iteration, cell, [(step, start, end)])
+                    continue
+                if steps is not None:
+                    facts.append(self._steps(steps))
+                steps = _StepCell(slot.number, slot.iteration, cell, [(step, start, end)])
             elif slot.kind == BEAT:
-                last = self._take_beat(slot, beats, facts)
+                last = _step(slot)[2]
+                if slot.number < place.beats:
+                    continue
+                window = self._beat_cell(slot)
+                if beats is not None and beats.takes(window):
+                    beats.add(window)
+                    continue
+                if beats is not None:
+                    facts.append(self._beats(beats))
+                beats = window
             elif slot.kind == TEXT:
                 self._take_text(slot, messages, facts)
-        is_over = until is not None
-        if steps is not None and (is_over or now > (steps.cell + 1) * self._fold + GUARD_NS):
+        if steps is not None and (until is not None or now > (steps.cell + 1) * self._fold + GUARD_NS):
             facts.append(self._steps(steps))
             steps = None
-        for key, window in list(beats.items()):
-            if is_over or now > (window.cell + 1) * self._beat_fold + GUARD_NS:
-                facts.append(self._beats(window))
-                del beats[key]
-        unfinished = [] if is_over else list(messages)
-        open_slots = [cell.first_slot for cell in ([steps] if steps else []) + list(beats.values())] + unfinished
+        if beats is not None and (until is not None or now > (beats.cell + 1) * self._beat_fold + GUARD_NS):
+            facts.append(self._beats(beats))
+            beats = None
+        steps_from = number if steps is None else steps.first_slot
+        beats_from = number if beats is None else beats.first_slot
+        texts_from = number if until is not None else min(messages, default=number)
         facts.sort(key=lambda fact: fact.seq)
         return RingReading(
-            tuple(facts), min(open_slots, default=number), number, None if last is None else self.wall(last)
+            tuple(facts),
+            RingPlace(min(steps_from, beats_from, texts_from), steps_from, beats_from),
+            number,
+            None if last is None else self.wall(last),
         )
 
     def _slots(self, first: int, now: int, until: int | None, facts: list[Fact]) -> Iterator[Slot]:
@@ -194,20 +226,10 @@ class RingFacts:
             durations_us=tuple(max(0, later - earlier) for earlier, later in pairwise(edges)),
         )
 
-    def _take_beat(self, slot: Slot, beats: dict[tuple[int, int], _BeatCell], facts: list[Fact]) -> int:
+    def _beat_cell(self, slot: Slot) -> _BeatCell:
         before, now, armed, _ = _BEAT_PAYLOAD.unpack_from(slot.payload)
         cell = now // self._beat_fold
-        key = (slot.small, armed)
-        window = beats.get(key)
-        if window is not None and (window.cell, window.iteration) != (cell, slot.iteration):
-            facts.append(self._beats(window))
-            window = None
-        if window is None:
-            window = beats[key] = _BeatCell(slot.number, slot.iteration, cell, slot.small, armed, before, now)
-        window.end = now
-        window.count += 1
-        window.max_gap = max(window.max_gap, now - before)
-        return int(now)
+        return _BeatCell(slot.number, slot.iteration, cell, slot.small, armed, before, now, 1, now - before)
 
     def _beats(self, window: _BeatCell) -> Fact:
         return Heartbeats(
