@@ -1,7 +1,7 @@
 """How long a million steps take to fold, and one step more after them.
 
-The peer in the same run is what a fold without memory costs: everything folded again for one more step. With the
-database in it: the step is appended to an SQLite store, folded by the projector's own code and the view read back.
+The peer in the same run is what a fold without memory costs: everything folded again for one more step. `bench/live_step.py`
+measures the same with the database in it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from rerail.server.core.fold import RunFold
 
 BEGINNING = 1_760_000_000_000_000_000
 SECOND = 1_000_000_000
-PER_FACT = 100
+MOST_PER_FACT = 100
 
 
 def history(steps: int, faults: int, save_every: int) -> Iterator[Fact]:
     """A run of so many steps of 0.37 s with jitter, asynchronous saves and evenly spread faults."""
     at, step, done = BEGINNING, 1, 0
+    per_fact = max(1, min(MOST_PER_FACT, steps // (faults + 1) // 5))
     seqs: dict[str, int] = {}
 
     def told(kind: type[Fact], emitter: str, **fields: object) -> Fact:
@@ -50,14 +51,14 @@ def history(steps: int, faults: int, save_every: int) -> Iterator[Fact]:
         start = at
         at += 10 * SECOND
         yield told(PhaseSpan, rank, **here, phase=Phase.INITIALIZING, start=start, end=at)
-        for index in range(steps // (faults + 1) // PER_FACT):
-            durations = tuple(370_000 + ((done * 7919 + each * 104_729) % 4001) for each in range(PER_FACT))
+        for index in range(steps // (faults + 1) // per_fact):
+            durations = tuple(370_000 + ((done * 7919 + each * 104_729) % 4001) for each in range(per_fact))
             start = at
             at += sum(durations) * 1000
             yield told(Steps, rank, **here, rank=0, first_step=step, start=start, durations_us=durations)
-            step += PER_FACT
-            done += PER_FACT
-            if (index + 1) * PER_FACT % save_every == 0:
+            step += per_fact
+            done += per_fact
+            if (index + 1) * per_fact % save_every == 0:
                 save = {**here, "step": step - 1, "checkpoint": f"step-{step - 1}-{attempt}", "mode": "async"}
                 yield told(CheckpointMoment, rank, **save, stage=CheckpointStage.STARTED)
                 start = at
@@ -73,7 +74,7 @@ def history(steps: int, faults: int, save_every: int) -> Iterator[Fact]:
             step -= 50
 
 
-def one_more(folded: RunFold, facts: list[Fact], number: int, current: int) -> Steps:
+def one_more(facts: list[Fact], number: int, current: int) -> Steps:
     """The step after the last, as a fact of its own."""
     last = next(fact for fact in reversed(facts) if isinstance(fact, Steps))
     end = last.start + sum(last.durations_us) * 1000
@@ -96,7 +97,7 @@ def measure(steps: int, faults: int, save_every: int) -> None:
     times = []
     current = view.current_step or 0
     for number in range(30):
-        step = one_more(folded, facts, number, current)
+        step = one_more(facts, number, current)
         began = time.perf_counter()
         folded.add([step])
         current = folded.view(now + number).current_step or 0
