@@ -87,6 +87,7 @@ class Agent:
         self._clock: ClockReading | None = None
         self._namespace = process_namespace()
         self._last_run = run
+        self._seq = int(self.spool.cursor("agent seq") or 0)
 
     # --- running ---------------------------------------------------------------------------------------------------
 
@@ -157,18 +158,16 @@ class Agent:
         before = (ring.place, ring.lost, ring.said_gone)
         ring.place = reading.place
         if lost > ring.lost:
-            facts.append(ring.facts.lost_fact(reading.written, lost - ring.lost, now))
+            facts.append(self._loss(ring, lost - ring.lost))
             ring.lost = lost
         if clock := self._clock_of(ring, reading.written, now):
             facts.append(clock)
-        cursors = {}
         if is_gone and not ring.facts.ring.is_closed and not ring.said_gone:
-            farewell, cursors = self._farewell(ring, reading.last_instant)
-            facts.append(farewell)
+            facts.append(self._farewell(ring, reading.last_instant))
         ring.said_gone = ring.said_gone or is_gone
         try:
             if facts or before != (ring.place, ring.lost, ring.said_gone):
-                self.spool.store(facts, {f"ring {path.name}": ring.cursor, **cursors})
+                self.spool.store(facts, {f"ring {path.name}": ring.cursor, "agent seq": str(self._seq)})
         except SpoolFull:
             ring.place, ring.lost, ring.said_gone = before
             raise
@@ -207,26 +206,25 @@ class Agent:
             return ring.facts.ring.is_closed
         return process_started(header.process) != header.process_started
 
-    def _farewell(self, ring: _Ring, last_instant: int | None) -> tuple[Fact, dict[str, str]]:
+    def _farewell(self, ring: _Ring, last_instant: int | None) -> Fact:
         """The process is gone and did not close its ring: that, and nothing about why."""
-        header, identity = ring.facts.ring.header, ring.facts.identity
-        rank = identity.get("rank")
+        rank = ring.facts.identity.get("rank")
         who = f"the process of rank {rank}" if rank is not None else "a process"
         at = time.time_ns()
         since = "" if last_instant is None else f", {max(0, at - last_instant) / 1e9:.1f} s after its last step or beat"
-        common, cursors = self._next(at)
-        place = {
-            name: identity.get(name)
-            for name in ("job", "requeue", "restart", "rank", "local_rank", "node")
-            if identity.get(name) is not None
-        }
-        fact = Evidence(
-            **{**common, **place, "run": str(identity.get("run"))},  # type: ignore[arg-type]
+        return Evidence(
+            **(self._common(at) | self._place(ring)),  # type: ignore[arg-type]
             source="agent",
-            text=f"{who} (pid {header.process}) was found gone without a goodbye{since}",
+            text=f"{who} (pid {ring.facts.ring.header.process}) was found gone without a goodbye{since}",
             code="process_gone",
         )
-        return fact, cursors
+
+    def _loss(self, ring: _Ring, lost: int) -> Fact:
+        """The writer of a ring could not write some of its records."""
+        at = time.time_ns()
+        reason = f"{lost} records were not written"
+        common = self._common(at) | self._place(ring)
+        return Blind(**common, source="recorder", since=at, until=at, reason=reason)  # type: ignore[arg-type]
 
     def _remove(self, path: Path, ring: _Ring) -> None:
         ring.facts.ring.close()
@@ -260,19 +258,25 @@ class Agent:
 
     # --- what the agent itself says --------------------------------------------------------------------------------
 
-    def _next(self, at: int) -> tuple[dict[str, object], dict[str, str]]:
-        seq = int(self.spool.cursor("agent seq") or 0)
-        common = {"run": self._last_run, "emitter": self.emitter, "seq": seq, "at": at, "node": self.node}
-        return common, {"agent seq": str(seq + 1)}
+    def _common(self, at: int) -> dict[str, object]:
+        """Identity of the next thing the agent says. The count is stored together with the fact."""
+        seq, self._seq = self._seq, self._seq + 1
+        return {"run": self._last_run, "emitter": self.emitter, "seq": seq, "at": at, "node": self.node}
+
+    @staticmethod
+    def _place(ring: _Ring) -> dict[str, object]:
+        """Where in a run the writer of a ring stands."""
+        names = ("run", "job", "requeue", "restart", "rank", "local_rank", "node")
+        return {name: ring.facts.identity[name] for name in names if ring.facts.identity.get(name) is not None}
 
     def _say_blind(self, source: str, since: int, until: int | None, reason: str | None) -> None:
         """State that something could not be seen, where it is known which run that concerns."""
         if not self._last_run:
             return
-        common, cursors = self._next(time.time_ns())
+        common = self._common(time.time_ns())
         try:
             fact = Blind(**common, source=source[:200], since=since, until=until, reason=reason)  # type: ignore[arg-type]
-            self.spool.store([fact], cursors)
+            self.spool.store([fact], {"agent seq": str(self._seq)})
         except SpoolFull as error:
             log.warning("what the agent had to say could not be kept: %s", error)
 

@@ -10,7 +10,7 @@ Rules
   the same facts. Steps and heartbeats lie between each other in the ring, so each has a place of its own: a fold that
   was stated must not be begun again in its middle.
 - `seq` + 1 … + 3 are free for what the reader itself has to say about this emitter at that place: records overwritten
-  before they were read, records lost by the writer, the clock.
+  before they were read, the clock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rerail.server.core.codec import Context, FactError, decode
 from rerail.server.core.facts import Blind, Fact, Heartbeats, Steps
 
 SEQUENCES_PER_SLOT = 4
-OVERRUN, LOST, CLOCK = 1, 2, 3
+OVERRUN, CLOCK = 1, 3
 MOST_FOLDED_STEPS = 4096
 GUARD_NS = 100_000_000
 """How long after its end a cell stays open: a thread may have read the clock and not written yet."""
@@ -271,18 +271,6 @@ class RingFacts:
             since=instant,
             until=instant,
             reason=f"{beyond - first} records were overwritten or torn before they were read",
-        )
-
-    def lost_fact(self, at_slot: int, lost: int, now: int) -> Fact:
-        """The writer could not write `lost` more records than were reported before."""
-        instant = self.wall(now)
-        return Blind(
-            **self._identified(at_slot, 0, LOST),  # type: ignore[arg-type]
-            at=instant,
-            source="recorder",
-            since=instant,
-            until=instant,
-            reason=f"{lost} records were not written",
         )
 
 
