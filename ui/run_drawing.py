@@ -31,7 +31,7 @@ class RunDrawing:
     window_seconds: int
     caption: str
     legend: tuple[tuple[str, str, str], ...]
-    """Phases in the picture, as `(class, name, share of the range)`."""
+    """Phases in the picture, as `(class, name, share of the elapsed time)`."""
 
 
 def drawing_of(timeline: Timeline, offset_minutes: int, scheme: Scheme, width_px: int) -> RunDrawing:
@@ -45,7 +45,7 @@ def drawing_of(timeline: Timeline, offset_minutes: int, scheme: Scheme, width_px
         bars=timeline_bars(spans.spans, axis),
         columns=timeline_columns(spans.bins),
         attempts=attempt_blocks(timeline.attempts, run_end, axis),
-        checkpoints=checkpoint_blocks(timeline.checkpoints, run_end, axis),
+        checkpoints=checkpoint_blocks(timeline.checkpoints, run_end, axis, _attempt_ends(timeline)),
         incidents=incident_blocks(timeline.incidents, run_end, axis, "/incidents/"),
         goodput=goodput_curves(timeline.sliding),
         window=text.duration(timeline.window_ns),
@@ -75,12 +75,21 @@ def legend(timeline: Timeline) -> tuple[tuple[str, str, str], ...]:
     for piece in timeline.spans.bins:
         for phase, length in piece.ns_by_phase:
             lengths[phase] = lengths.get(phase, 0) + length
-    whole = sum(lengths.values())
+    elapsed = sum(length for phase, length in lengths.items() if phase is not Phase.EXCLUDED)
     return tuple(
-        (phase.value.replace("_", "-"), text.PHASES[phase], text.share(lengths[phase] / whole))
+        (
+            phase.value.replace("_", "-"),
+            text.PHASES[phase],
+            text.duration(lengths[phase]) if phase is Phase.EXCLUDED else text.share(lengths[phase] / elapsed),
+        )
         for phase in ORDER
         if lengths.get(phase)
     )
+
+
+def _attempt_ends(timeline: Timeline) -> dict[int, int]:
+    """When each attempt was over: a write that was in flight then never ended."""
+    return {attempt.number: attempt.ended_at for attempt in timeline.attempts if attempt.ended_at is not None}
 
 
 def caption(timeline: Timeline) -> str:

@@ -128,6 +128,7 @@ def _header() -> list[Component]:
                     persistence_type="local",
                 ),
                 dmc.ColorSchemeToggle(
+                    id="color-scheme",
                     lightIcon=html.Span("☀", **{"aria-hidden": "true"}),
                     darkIcon=html.Span("☾", **{"aria-hidden": "true"}),
                     variant="subtle",

@@ -9,7 +9,7 @@ Rules
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -112,8 +112,10 @@ def attempt_blocks(attempts: Sequence[AttemptLike], as_of: int, axis: Axis) -> l
     return blocks
 
 
-def checkpoint_blocks(checkpoints: Sequence[Checkpoint], as_of: int, axis: Axis) -> list[Block]:
-    """A block per checkpoint whose time is known."""
+def checkpoint_blocks(
+    checkpoints: Sequence[Checkpoint], as_of: int, axis: Axis, attempt_ends: Mapping[int, int]
+) -> list[Block]:
+    """A block per checkpoint whose time is known; one that never became durable ends with its attempt."""
     blocks = []
     for checkpoint in checkpoints:
         moments = [checkpoint.started_at, checkpoint.captured_at, checkpoint.durable_at, checkpoint.failed_at]
@@ -125,7 +127,8 @@ def checkpoint_blocks(checkpoints: Sequence[Checkpoint], as_of: int, axis: Axis)
         elif checkpoint.failed_at is not None:
             tone, end, fate = Tone.FAILED_SAVE, checkpoint.failed_at, "failed"
         else:
-            tone, end, fate = Tone.SAVE_IN_FLIGHT, max(as_of, max(known)), "not durable"
+            over = as_of if checkpoint.attempt is None else attempt_ends.get(checkpoint.attempt, as_of)
+            tone, end, fate = Tone.SAVE_IN_FLIGHT, max(over, *known), "not durable"
         kind = " ".join(html.escape(word) for word in (checkpoint.mode, checkpoint.tier) if word)
         hover = (
             f"<b>checkpoint of step {text.number(checkpoint.step)}</b>  {fate} after {text.duration(end - min(known))}"

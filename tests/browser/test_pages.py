@@ -1,0 +1,208 @@
+"""Every page in a real browser: empty and full, light and dark, wide and narrow, in any zone, with hostile text."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from tests.browser.serving import serve
+
+pytestmark = pytest.mark.browser
+
+NOT_THERE = ("404",)
+"""A browser reports the status of a document that is not there; that is the point of it."""
+
+
+def drawn(page: object) -> None:
+    """Wait until the picture of a run stands."""
+    page.wait_for_function("() => document.querySelectorAll('#timeline .trace, #timeline .barlayer .point').length > 5")
+    page.wait_for_function("() => (document.getElementById('timeline-caption') || {}).textContent")
+
+
+@pytest.mark.parametrize("path", ["/", "/runs", "/data"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_empty_store_teaches_the_command_with_its_own_address(empty_server, open_page, path, scheme):
+    page, _ = open_page(empty_server.url + path, color_scheme=scheme)
+    assert empty_server.url in page.inner_text(".command-line >> nth=0")
+
+
+@pytest.mark.parametrize("path", ["/runs", "/runs/done", "/runs/alive", "/runs/many", "/incidents/done~0", "/data"])
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_stands_without_errors_and_fits_its_width(server, open_page, path, width, scheme):
+    page, seen = open_page(server.url + path, viewport={"width": width, "height": 844}, color_scheme=scheme)
+    if path.startswith("/runs/"):
+        drawn(page)
+    elif path == "/runs":
+        page.wait_for_selector(".ag-row a")
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+    assert page.evaluate("() => document.documentElement.getAttribute('data-mantine-color-scheme')") == scheme
+    assert seen.errors == []
+
+
+def test_the_runs_page_filters_by_state_and_words_and_keeps_both_in_its_address(server, open_page):
+    page, _ = open_page(server.url + "/runs")
+    page.wait_for_selector(".ag-row a")
+    page.fill("#runs-search", "seventy")
+    page.wait_for_function("() => document.querySelectorAll('.ag-center-cols-container .ag-row').length === 1")
+    assert "q=seventy" in page.url
+    page.reload()
+    page.wait_for_function("() => document.querySelectorAll('.ag-center-cols-container .ag-row').length === 1")
+    page.click(".ag-row a >> text=seventy-b")
+    page.wait_for_selector("#run-page")
+    assert page.url.startswith(server.url + "/runs/done")
+    assert page.title() == "seventy-b · rerail"
+
+
+def test_a_run_says_first_how_good_it_was(server, open_page):
+    page, _ = open_page(server.url + "/runs/done")
+    sentence = page.inner_text(".sentence").replace("\u202f", " ")
+    assert re.match(r"[\d.]+ % training goodput over 1 h", sentence), sentence
+    assert "2 incidents" in sentence
+    rows = page.locator("#incidents tbody tr")
+    assert rows.count() == 2
+
+
+def test_dragging_over_the_picture_zooms_writes_the_address_and_stays_small(server, open_page):
+    page, _ = open_page(server.url + "/runs/many")
+    drawn(page)
+    with page.expect_response(lambda response: "/figures/" in response.url and "from=" in response.url) as answered:
+        box = page.locator("#timeline .nsewdrag").nth(4).bounding_box()
+        page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + box["height"] / 2)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] / 2, steps=4)
+        page.mouse.up()
+    assert len(answered.value.body()) < 200_000
+    page.wait_for_function("() => /from=\\d+&to=\\d+/.test(location.search)")
+    page.wait_for_function("() => /exactly/.test(document.getElementById('timeline-caption').textContent)")
+    address = page.url
+    page.reload()
+    drawn(page)
+    assert page.url == address
+    page.click("[data-range=all]")
+    page.wait_for_function("() => !/from=/.test(location.search)")
+
+
+def test_the_whole_of_very_many_spans_is_small_too(server):
+    with urllib.request.urlopen(f"{server.url}/figures/runs/many/timeline?width=1400") as answer:
+        body = answer.read()
+    drawing = json.loads(body)
+    assert len(body) < 200_000
+    assert "as shares" in drawing["caption"]
+    assert any(trace["type"] == "heatmap" for trace in drawing["figure"]["data"])
+
+
+@pytest.mark.parametrize(("choice", "hour", "axis"), [("local", "10:13", "UTC−04:00"), ("utc", "14:13", "UTC")])
+def test_a_reader_in_new_york_sees_the_hours_they_chose(server, open_page, choice, hour, axis):
+    page, _ = open_page(server.url + "/runs/done", timezone_id="America/New_York")
+    drawn(page)
+    if choice == "utc":
+        page.click("#zone >> text=UTC")
+        page.wait_for_function("() => document.querySelector('#timeline .xtitle').textContent === 'UTC'")
+    started = page.locator(".about time").first
+    assert hour in started.inner_text()
+    assert "14:13:20 UTC" in started.get_attribute("title")
+    assert page.inner_text("#timeline .xtitle") == axis
+    first_tick = page.locator("#timeline .xtick text").first.text_content()
+    assert first_tick.startswith(hour[:2]), first_tick
+
+
+def test_the_zone_and_the_scheme_are_remembered(server, open_page):
+    page, _ = open_page(server.url + "/runs/done", color_scheme="light", timezone_id="America/New_York")
+    drawn(page)
+    page.click("#zone >> text=UTC")
+    page.click("#color-scheme")
+    page.wait_for_function("() => document.documentElement.getAttribute('data-mantine-color-scheme') === 'dark'")
+    page.reload()
+    page.wait_for_selector("#page [data-title]")
+    assert page.evaluate("() => document.documentElement.getAttribute('data-mantine-color-scheme')") == "dark"
+    page.wait_for_function("() => /14:13/.test(document.querySelector('.about time').textContent)")
+
+
+def test_what_people_wrote_is_shown_and_never_runs(server, open_page):
+    page, _ = open_page(server.url + "/runs")
+    page.wait_for_selector(".ag-row a >> text=onerror")
+    page.click(".ag-row a >> text=onerror")
+    page.wait_for_selector("#run-page")
+    drawn(page)
+    assert "<img src=x onerror" in page.inner_text("h1")
+    page.click("#incidents tbody a >> nth=0")
+    page.wait_for_selector("#incident-page")
+    page.wait_for_selector(".evidence pre")
+    assert page.evaluate("() => window.fired") is None
+
+
+def test_a_live_run_grows_without_moving_what_is_read(server, open_page):
+    page, _ = open_page(server.url + "/runs/alive")
+    drawn(page)
+    before = page.inner_text("#run-head")
+    page.evaluate("() => document.getElementById('quality').scrollIntoView()")
+    page.evaluate("() => { document.getElementById('quality').dataset.kept = 'yes'; }")
+    at = page.evaluate("() => scrollY")
+    fact = {"kind": "metric", "run": "alive", "emitter": "late", "seq": 1, "at": 0, "name": "loss", "value": 1.0}
+    steps = {"kind": "steps", "run": "alive", "emitter": "rank/node00/0/boot", "seq": 100_000, "restart": 2}
+    now = time.time_ns()
+    steps |= {"at": now, "first_step": 2401, "start": now - 10**9, "durations_us": [1_000_000]}
+    server.tell(json.dumps(fact | {"at": now}) + "\n" + json.dumps(steps))
+    page.wait_for_function(
+        "(before) => document.getElementById('run-head').innerText !== before", arg=before, timeout=15_000
+    )
+    assert abs(page.evaluate("() => scrollY") - at) < 3
+
+
+def test_a_deep_link_as_the_first_request_has_its_scripts_and_styles(tmp_path):
+    for running in serve(tmp_path):
+        with urllib.request.urlopen(running.url + "/runs/anything") as answer:
+            document = answer.read().decode()
+        assert "/assets/style.css" in document
+        assert "/assets/timeline.js" in document
+
+
+def test_a_page_that_is_not_there_is_404_and_helps(server, open_page):
+    page, _ = open_page(server.url + "/nowhere", tolerated=NOT_THERE)
+    assert "No such page" in page.inner_text("h1")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(server.url + "/nowhere")
+    refused.value.close()
+    assert refused.value.code == 404
+    page, _ = open_page(server.url + "/runs/nobody")
+    assert "No run named nobody" in page.inner_text("h1")
+
+
+def test_a_foreign_page_cannot_call_back(server):
+    request = urllib.request.Request(
+        server.url + "/_dash-update-component",
+        b"{}",
+        {"Content-Type": "application/json", "Origin": "https://elsewhere.example"},
+    )
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request)
+    refused.value.close()
+    assert refused.value.code == 403
+
+
+def test_keys_move_between_pages_and_through_time(server, open_page):
+    page, _ = open_page(server.url + "/data")
+    page.keyboard.press("g")
+    page.keyboard.press("r")
+    page.wait_for_selector(".ag-row a")
+    page.goto(server.url + "/runs/done")
+    drawn(page)
+    page.focus("#timeline-frame")
+    page.keyboard.press("+")
+    page.wait_for_function("() => /from=/.test(location.search)")
+    page.keyboard.press("0")
+    page.wait_for_function("() => !/from=/.test(location.search)")
+    page.keyboard.press("?")
+    page.wait_for_selector(".keys")
+
+
+def test_the_skip_link_comes_first(server, open_page):
+    page, _ = open_page(server.url + "/runs/done")
+    page.keyboard.press("Tab")
+    assert page.evaluate("() => document.activeElement.className") == "skip"
