@@ -62,7 +62,7 @@ def test_the_runs_page_filters_by_state_and_words_and_keeps_both_in_its_address(
 def test_a_run_says_first_how_good_it_was(server, open_page):
     page, _ = open_page(server.url + "/runs/done")
     sentence = page.inner_text(".sentence").replace("\u202f", " ")
-    assert re.match(r"[\d.]+ % training goodput over 1 h", sentence), sentence
+    assert re.match(r"[\d.]+ % training goodput over 53 min", sentence), sentence
     assert "2 incidents" in sentence
     rows = page.locator("#incidents tbody tr")
     assert rows.count() == 2

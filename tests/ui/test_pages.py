@@ -1,0 +1,120 @@
+"""Pages as values: what they say, and that nothing a person wrote becomes more than text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from rerail.server.core.view import Account, RunState, RunView
+from rerail.ui import address
+from rerail.ui.markup import Markup, encoded, html
+from rerail.ui.pages.run_head import head, phrases
+from rerail.ui.pages.run_tables import panels
+from rerail.ui.sentences import incident_sentence, run_now, run_sentence, runs_sentence
+from tests.ui.samples import INCIDENT, VIEW, at
+
+
+def said(pieces) -> str:
+    return "".join(piece.words for piece in pieces).replace("\u202f", " ")
+
+
+def words(nodes: list[Markup]) -> str:
+    return " ".join(node.words() for node in nodes).replace("\u202f", " ")
+
+
+def test_a_run_is_summed_up_with_its_largest_losses():
+    assert said(run_sentence(VIEW)) == (
+        "74.0 % training goodput over 16 min 40 s. 12.0 points went to faults and 10.0 points to rework, "
+        "after 1 incident. "
+    )
+    assert said(run_now(VIEW)) == "Ended: completed at step 740 of 740 (100.0 %)."
+
+
+def test_a_run_of_which_nothing_is_known_says_so():
+    nothing = Account(at(0), at(0), 0, (), 0, 0, 0, 0, 0, None, ())
+    view = RunView("x", at(0), RunState.ALIVE, None, None, None, None, nothing, None)
+    assert said(run_sentence(view)).startswith("Nothing has happened yet")
+    assert "unknown" in words(head(view))
+    assert "No attempt has been told yet." in words(panels(view, ()))
+
+
+def test_an_incident_is_summed_up_with_both_times():
+    assert said(incident_sentence(INCIDENT)) == (
+        "Recovered in 3 min 40 s: 2 min until training stepped again, then 1 min 40 s to regain lost ground. "
+        "100 steps lost, 0.5 GPU-h spent."
+    )
+
+
+def test_an_open_incident_never_claims_a_time_to_recover():
+    opened = replace(INCIDENT, is_open=True, ended_at=None, restarted_at=None, time_to_recover_ns=None)
+    assert said(incident_sentence(opened)).startswith("Not over: 3 min 40 s so far.")
+    assert "so far" in words(panels(replace(VIEW, incidents=(opened,)), ()))
+
+
+def test_runs_are_counted():
+    assert runs_sentence(0, 0, 0, 0) == "No run yet."
+    assert runs_sentence(3, 1, 0, 2) == "3 runs: 1 alive, 2 ended."
+
+
+def test_tables_say_what_happened():
+    shown = words(panels(VIEW, ()))
+    for part in (
+        "gpu oom",
+        "rank 3",
+        "−9 SIGKILL",
+        "newest durable",
+        "failed",
+        "max of 1",
+        "× 300",
+        "Only rank 0 reports.",
+    ):
+        assert part in shown or part in words(head(VIEW)), part
+
+
+def test_what_people_wrote_stays_text():
+    sent = json.loads(encoded([*head(VIEW), *panels(VIEW, ())]))
+    assert "<i>sample</i>" in json.dumps(sent)
+    tags = {node.tag for root in [*head(VIEW), *panels(VIEW, ())] for node in _every(root)}
+    assert "script" not in tags
+    links = [
+        link
+        for root in head(VIEW) + panels(VIEW, ())
+        for node in _every(root)
+        for name, link in node.attributes
+        if name == "href"
+    ]
+    assert links
+    assert all(link.startswith(("/", "#")) for link in links)
+
+
+def _every(node: Markup) -> list[Markup]:
+    return [node, *(found for child in node.children if isinstance(child, Markup) for found in _every(child))]
+
+
+def test_markup_refuses_what_could_run():
+    with pytest.raises(AttributeError):
+        html.Script("x")
+    with pytest.raises(ValueError, match="onclick"):
+        html.Div("x", onclick="x")
+
+
+@pytest.mark.parametrize("run_id", ["plain", "team/run 7", "a?b#c", "%2F", "<b>", "../up", "이름"])
+def test_a_run_id_survives_its_address(run_id):
+    path = address.run_path(run_id, "incidents").split("#")[0]
+    assert address.parse(path) == address.Address("run", run_id)
+    assert address.parse(address.incident_path(f"{run_id}~3")) == address.Address("incident", f"{run_id}~3")
+
+
+@pytest.mark.parametrize(
+    ("path", "page"),
+    [("/", "runs"), ("/runs", "runs"), ("/data", "data"), ("/nope", "unknown"), ("/runs/a/b", "unknown")],
+)
+def test_an_address_names_its_page(path, page):
+    assert address.parse(path).page == page
+
+
+def test_a_sentence_is_components_with_links():
+    (shown, *_) = phrases(run_sentence(VIEW))
+    assert dict(shown.attributes)["href"] == "#waterfall"
