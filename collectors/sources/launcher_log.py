@@ -42,8 +42,8 @@ class LauncherLog:
         self.clock = clock
         self.tracebacks = tracebacks
         self.block = block
-        """`config` or `result` inside a block of settings that is printed line by line; `table` in the final one."""
-        self._table_rank: tuple[int, int] | None = None
+        """`config` or `result` inside a block of settings that is printed line by line; `table`, with the rank and
+        local rank of its last entry, in the final one. Part of the cursor."""
 
     def take_worker(self, raw: bytes, offset: int) -> None:
         """One line of a log that holds the output of workers alone."""
@@ -268,7 +268,7 @@ class LauncherLog:
 
     def _in_block(self, line: Line) -> bool:
         """Take a line of a block; False ends the block, and the line is read like any other."""
-        if self.block == "table":
+        if self.block.startswith("table"):
             return self._in_table(line)
         grammar = nvrx.CONFIG_LINE if self.block == "config" else torchrun.RESULT
         match = grammar.match(line.text if self.block == "result" else line.raw)
@@ -299,11 +299,11 @@ class LauncherLog:
             self.block = ""
             return False
         if match := torchrun.TABLE_RANK.match(line.text):
-            self._table_rank = (int(match["rank"]), int(match["local"]))
-        elif (match := torchrun.TABLE_EXIT.match(line.text)) and self._table_rank is not None:
-            rank, local = self._table_rank
+            self.block = f"table {match['rank']} {match['local']}"
+        elif (match := torchrun.TABLE_EXIT.match(line.text)) and " " in self.block:
+            rank, local = map(int, self.block.split()[1:])
             attempts.exit(at, local, int(match["code"]), int(match["pid"]), rank)
-        elif line.text.startswith("====") and attempts.state.exits and self._table_rank is not None:
+        elif line.text.startswith("====") and attempts.state.exits and " " in self.block:
             attempts.end_run(at, Outcome.FAILED, "no restart was left")
             self.block = ""
         return True

@@ -1,0 +1,175 @@
+"""The showcase behind `make run`: a server of its own, recorded runs, a live demonstration, one address, one Ctrl-C.
+
+Rules
+- The server is a child process on a database in `data`; started again, the same database goes on.
+- Recorded runs are moved to end some minutes before now, the first time; they say that they are recorded.
+- The address is printed as soon as the page answers; training starts after it.
+- Whatever ends this (Ctrl-C, an error, the end) ends the server and the training, and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from rerail.collectors.demo.recorded import load_recordings, shifted
+from rerail.collectors.demo.runner import Demo, DemoUnavailable, run_demo
+from rerail.collectors.outlet import HttpOutlet, OutletDown
+
+START_SECONDS = 60.0
+BATCH_LINES = 1000
+MINUTE_NS = 60_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Showcase:
+    """What is asked for."""
+
+    port: int
+    data: Path
+    demo: Demo
+    token: str | None = None
+
+    @property
+    def url(self) -> str:
+        """Where the pages are."""
+        return f"http://127.0.0.1:{self.port}"
+
+
+class ShowcaseFailed(Exception):  # noqa: N818 - named as the condition it tells
+    """It could not be shown; the message says why and what to do."""
+
+
+def run_showcase(showcase: Showcase, screen: IO[str]) -> int:
+    """Serve, load, train, and go on serving until Ctrl-C. Raises `ShowcaseFailed`."""
+    showcase.data.mkdir(parents=True, exist_ok=True)
+    with _server(showcase, screen) as server:
+        outlet = HttpOutlet(showcase.url, showcase.token)
+        loaded = load_recorded_runs(showcase, outlet, screen)
+        screen.write(f"\n  rerail is at  {showcase.url}\n")
+        if loaded:
+            screen.write(f"  recorded runs: {', '.join(loaded)}\n")
+        screen.write(f"  live run:      {showcase.url}/runs/{showcase.demo.run}\n")
+        screen.write("  Ctrl-C ends everything\n\n")
+        screen.flush()
+        try:
+            result = run_demo(showcase.demo, outlet, screen=screen)
+        except DemoUnavailable as error:
+            screen.write(f"no live demonstration: {error}\n")
+        else:
+            screen.write(
+                f"the live run ended after {result.seconds:.0f} s under {result.launcher}: {result.sent} facts sent, "
+                f"{result.unsent} unsent, {result.refused} refused; its files are in {result.directory}\n"
+            )
+            if result.exit_code:
+                screen.write("\n".join(("the launcher failed; the end of its output:", *result.log_tail)) + "\n")
+        screen.write(f"still serving at {showcase.url}; Ctrl-C ends it\n")
+        screen.flush()
+        server.wait()
+        raise ShowcaseFailed(f"the server ended by itself (exit code {server.returncode}); see {_log_of(showcase)}")
+
+
+def load_recorded_runs(showcase: Showcase, outlet: HttpOutlet, screen: IO[str]) -> list[str]:
+    """Send every recorded run the database does not hold yet; the names of all of them."""
+    names = []
+    for index, (name, lines) in enumerate(load_recordings()):
+        run = f"recorded-{name}"
+        names.append(run)
+        if _is_known(showcase, run):
+            continue
+        end = time.time_ns() - (5 + 12 * index) * MINUTE_NS
+        moved = shifted(lines, end, run=run)
+        for first in range(0, len(moved), BATCH_LINES):
+            screen.write(f"\rloading {run}: {min(first + BATCH_LINES, len(moved))}/{len(moved)} facts ")
+            screen.flush()
+            try:
+                outlet.deliver(moved[first : first + BATCH_LINES])
+            except OutletDown as error:
+                raise ShowcaseFailed(f"the server did not take the recorded run {name}: {error}") from None
+        screen.write("\n")
+    return names
+
+
+def _is_known(showcase: Showcase, run: str) -> bool:
+    answer = _get(showcase, f"/api/v1/emitters?run={run}")
+    return bool(answer and answer != b"[]" and json.loads(answer).get("emitters"))
+
+
+def _get(showcase: Showcase, path: str) -> bytes | None:
+    """The body of a GET; None where nothing answers or it answers with an error."""
+    request = urllib.request.Request(showcase.url + path)
+    if showcase.token:
+        request.add_header("Authorization", f"Bearer {showcase.token}")
+    try:
+        with urllib.request.urlopen(request, timeout=5) as response:
+            return bytes(response.read())
+    except (urllib.error.URLError, http.client.HTTPException, OSError):
+        return None
+
+
+def _log_of(showcase: Showcase) -> Path:
+    return showcase.data / "server.log"
+
+
+@contextlib.contextmanager
+def _server(showcase: Showcase, screen: IO[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A running server; ended when the block is left."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", showcase.port))
+        except OSError:
+            raise ShowcaseFailed(
+                f"port {showcase.port} is taken: end what listens there, or choose another with `make run PORT=8051`"
+            ) from None
+    database = (showcase.data / "rerail.sqlite3").absolute()
+    command = [
+        sys.executable, "-m", "rerail", "serve", "--host", "127.0.0.1", "--port", str(showcase.port),
+        "--database-url", f"sqlite:///{database}",
+    ]  # fmt: skip
+    with _log_of(showcase).open("ab") as log:
+        # A session of its own: Ctrl-C in the terminal reaches this process first, which ends the others in order.
+        server = subprocess.Popen(
+            command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while _get(showcase, "/healthz") is None:
+            if server.poll() is not None or time.monotonic() > deadline:
+                tail = _log_of(showcase).read_text("utf-8", "replace").splitlines()[-8:]
+                raise ShowcaseFailed("\n".join(("the server did not start; the end of its log:", *tail)))
+            time.sleep(0.1)
+        watcher = threading.Thread(target=_say_if_it_ends, args=(server, showcase, screen), daemon=True)
+        watcher.start()
+        yield server
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGTERM)
+        try:
+            server.wait(timeout=15)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGKILL)
+            server.wait(timeout=5)
+
+
+def _say_if_it_ends(server: subprocess.Popen[bytes], showcase: Showcase, screen: IO[str]) -> None:
+    code = server.wait()
+    if code not in (0, -signal.SIGTERM):
+        screen.write(f"\nthe server ended (exit code {code}); facts are kept and sent when it is back. "
+                     f"Its log: {_log_of(showcase)}\n")  # fmt: skip
+        screen.flush()

@@ -1,0 +1,214 @@
+"""Hooks state what NVRx and torch do, and change nothing about it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rerail.collectors.nvrx_hooks import (
+    abort_hook,
+    armed_timeout_us,
+    finalize_hook,
+    initialize_hook,
+    observe_client,
+    observe_ping,
+    section_phase,
+)
+from rerail.collectors.recorder import Recorder
+from rerail.collectors.ring import RingReader
+from rerail.collectors.ring_facts import RingFacts, RingPlace
+from rerail.server.core.facts import (
+    CheckpointLoaded,
+    CheckpointMoment,
+    Evidence,
+    Fact,
+    Heartbeats,
+    PhaseSpan,
+    RecoveryMark,
+    Steps,
+)
+
+
+def read_all(directory: Path) -> tuple[Fact, ...]:
+    (path,) = (directory / "rings").glob("*.ring")
+    reader = RingReader(path)
+    facts = RingFacts(reader).read(RingPlace(), time.monotonic_ns(), until=0).facts
+    reader.close()
+    return facts
+
+
+@dataclass
+class Timeouts:
+    initial: float | None = 60.0
+    subsequent: float | None = 10.0
+
+
+class Client:
+    """As `RankMonitorClient` of 0.4 … 0.7: these methods, these attributes."""
+
+    def __init__(self) -> None:
+        self.hb_timeouts: Timeouts | None = None
+        self.calls: list[str] = []
+        self.fails = False
+
+    def init_workload_monitoring(self) -> None:
+        self.hb_timeouts = Timeouts()
+
+    def send_heartbeat(self) -> None:
+        if self.fails:
+            raise ConnectionError("broken pipe")
+        self.calls.append("heartbeat")
+
+    def start_section(self, section: str) -> None:
+        self.calls.append(f"start {section}")
+
+    def end_section(self, section: str) -> None:
+        self.calls.append(f"end {section}")
+
+    def end_all_sections(self) -> None:
+        self.calls.append("end all")
+
+
+def test_a_heartbeat_is_stated_with_the_timeout_that_guarded_it(
+    make_recorder: Callable[..., Recorder], tmp_path: Path
+) -> None:
+    recorder = make_recorder()
+    client = observe_client(Client(), recorder)
+    client.init_workload_monitoring()
+    client.send_heartbeat()
+    recorder.ready()
+    client.send_heartbeat()
+    client.send_heartbeat()
+    assert client.hb_timeouts is not None
+    client.hb_timeouts.subsequent = None
+    client.send_heartbeat()
+    client.send_heartbeat()
+    beats = [fact for fact in read_all(tmp_path) if isinstance(fact, Heartbeats)]
+    told = [(fact.phase, fact.armed_timeout_us, fact.count) for fact in beats]
+    assert told == [
+        ("initializing", 60_000_000, 1), ("initializing", 10_000_000, 1), ("training", 10_000_000, 2),
+        ("training", None, 1),
+    ]  # fmt: skip
+    assert client.calls == ["heartbeat"] * 5
+
+
+def test_a_heartbeat_that_nvrx_refused_is_not_stated_and_its_error_passes(
+    make_recorder: Callable[..., Recorder], tmp_path: Path
+) -> None:
+    client = observe_client(Client(), make_recorder())
+    client.fails = True
+    with pytest.raises(ConnectionError):
+        client.send_heartbeat()
+    assert not [fact for fact in read_all(tmp_path) if isinstance(fact, Heartbeats)]
+
+
+def test_sections_are_phases(make_recorder: Callable[..., Recorder], tmp_path: Path) -> None:
+    recorder = make_recorder()
+    recorder.ready()
+    client = observe_client(Client(), recorder)
+    client.start_section("step")
+    client.end_section("step")
+    client.start_section("checkpointing")
+    client.end_section("checkpointing")
+    client.start_section("my eval!")
+    client.end_all_sections()
+    client.end_section("never opened")
+    spans = [fact for fact in read_all(tmp_path) if isinstance(fact, PhaseSpan) and fact.end is not None]
+    assert [(span.phase.value, span.name) for span in spans[1:]] == [("saving", None), ("overhead", "my_eval_")]
+    assert client.calls[-2:] == ["end all", "end never opened"]
+
+
+@pytest.mark.parametrize(
+    ("section", "phase"),
+    [
+        ("step", None), ("Setup", "initializing"), ("save", "saving"), ("", "overhead:section"),
+        ("λ" * 300, "overhead:" + "λ" * 100),
+    ],
+)  # fmt: skip
+def test_a_section_has_one_phase(section: str, phase: str | None) -> None:
+    assert section_phase(section) == phase
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "told"), [(None, None), (Timeouts(subsequent=None), None), (Timeouts(), 10_000_000)]
+)
+def test_no_timeout_is_not_a_timeout_of_nothing(timeouts: Timeouts | None, told: int | None) -> None:
+    assert armed_timeout_us(SimpleNamespace(hb_timeouts=timeouts), "subsequent") == told
+
+
+def test_in_process_plugins_state_a_restart_and_its_cause(
+    make_recorder: Callable[..., Recorder], tmp_path: Path
+) -> None:
+    recorder = make_recorder()
+    wrapper = SimpleNamespace(ping=lambda: "pong")
+    observe_ping(wrapper, recorder, timeout_seconds=60)
+    initialize_hook(recorder)(SimpleNamespace(iteration=0))
+    recorder.ready()
+    assert wrapper.ping() == "pong"
+    abort_hook(recorder)(SimpleNamespace())
+    state = SimpleNamespace(fn_exception=RuntimeError("loss is NaN"))
+    assert finalize_hook(recorder)(state) is state
+    initialize_hook(recorder)(SimpleNamespace(iteration=1))
+    facts = read_all(tmp_path)
+    assert [fact.stage.value for fact in facts if isinstance(fact, RecoveryMark)] == ["noticed", "workers_gone"]
+    assert [fact.text for fact in facts if isinstance(fact, Evidence)] == ["RuntimeError: loss is NaN"]
+    assert [fact.armed_timeout_us for fact in facts if isinstance(fact, Heartbeats)] == [60_000_000]
+    last = [fact for fact in facts if isinstance(fact, PhaseSpan)][-1]
+    assert (last.phase.value, last.end, last.iteration) == ("initializing", None, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_torch_states_its_steps_saves_and_loads(make_recorder: Callable[..., Recorder], tmp_path: Path) -> None:
+    import torch
+    import torch.distributed as distributed
+    import torch.distributed.checkpoint as checkpointing
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    from rerail.collectors.torch_hooks import count_steps, observe_checkpoints
+
+    recorder = make_recorder(rank=0)
+    model: Any = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    recorder.ready()
+    remove = count_steps(recorder, optimizer)
+    for _ in range(3):
+        model(torch.ones(1, 4)).sum().backward()
+        optimizer.step()
+    remove()
+    optimizer.step()
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    original = checkpointing.save
+    with observe_checkpoints(recorder, tier="local"):
+        checkpointing.save({"model": model.state_dict()}, checkpoint_id=tmp_path / "step_3")
+        checkpointing.async_save({"model": model.state_dict()}, checkpoint_id=str(tmp_path / "step_7")).result()
+        checkpointing.load({"model": model.state_dict()}, checkpoint_id=tmp_path / "step_7")
+        with pytest.raises(CheckpointException):
+            checkpointing.load({"model": model.state_dict()}, checkpoint_id=tmp_path / "step_9")
+    distributed.destroy_process_group()
+    assert checkpointing.save is original
+    deadline = time.monotonic() + 5
+    while len(stages(tmp_path)) < 5 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert stages(tmp_path) == [
+        (3, "started", "sync"), (3, "durable", "sync"),
+        (7, "started", "async"), (7, "captured", "async"), (7, "durable", "async"),
+    ]  # fmt: skip
+    facts = read_all(tmp_path)
+    assert sum(len(fact.durations_us) for fact in facts if isinstance(fact, Steps)) == 3
+    loads = [(fact.step, fact.outcome) for fact in facts if isinstance(fact, CheckpointLoaded)]
+    assert loads == [(7, None), (9, "failed")]
+
+
+def stages(directory: Path) -> list[tuple[int, str, str | None]]:
+    return [
+        (fact.step, fact.stage.value, fact.mode)
+        for fact in read_all(directory)
+        if isinstance(fact, CheckpointMoment)
+    ]  # fmt: skip

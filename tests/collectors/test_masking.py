@@ -1,0 +1,56 @@
+"""No secret leaves a node in a piece of evidence."""
+
+from __future__ import annotations
+
+import pytest
+
+from rerail.collectors.masking import LONGEST_TEXT, masked, masked_arguments
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("GET https://user:hunter2@store.example/x", "hunter2"),
+        ("Authorization: Bearer abcdef0123456789", "abcdef0123456789"),
+        ("curl -H 'authorization: Basic dXNlcjpwYXNz'", "dXNlcjpwYXNz"),
+        ("WANDB_API_KEY=0123456789abcdef", "0123456789abcdef"),
+        ('{"password": "swordfish", "user": "me"}', "swordfish"),
+        ("aws_secret_access_key = wJalrXUtnFEMI", "wJalrXUtnFEMI"),
+        ("--hf-token hf_abcdefghijklmnop", "hf_abcdefghijklmnop"),
+        ("push with hf_abcdefghijklmnopqrst failed", "hf_abcdefghijklmnopqrst"),
+        ("key AKIAIOSFODNN7EXAMPLE expired", "AKIAIOSFODNN7EXAMPLE"),
+        ("https://bucket/x?X-Amz-Signature=deadbeef&y=1", "deadbeef"),
+        ("https://store/x?sig=c2VjcmV0&se=2026", "c2VjcmV0"),
+        ("jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.sig", "eyJzdWIiOiIxMjM0In0"),
+    ],
+)
+def test_a_secret_is_masked_and_its_name_is_kept(text: str, secret: str) -> None:
+    assert secret not in masked(text)
+    assert "***" in masked(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+        "failed (exitcode: -9) local_rank: 1 (pid: 28989) of binary: /opt/venv/bin/python",
+        "Did not get subsequent heartbeat. Waited 5.00 seconds.",
+        "[rank1]: RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:11684.",
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert masked(text) == text
+
+
+def test_a_secret_in_two_words_of_a_command_line_is_masked() -> None:
+    words = ("train.py", "--api-key", "12345", "--token=abc", "--steps", "10")
+    assert masked_arguments(words) == ("train.py", "--api-key", "***", "--token=***", "--steps", "10")
+
+
+def test_endless_text_is_cut_quickly() -> None:
+    assert len(masked("x" * 1_000_000)) == LONGEST_TEXT
+    assert len(masked("token" * 100_000)) <= LONGEST_TEXT
+
+
+def test_control_characters_are_replaced() -> None:
+    assert masked("a\x00b\x1b[31mc\td\n") == "a�b�[31mc\td\n"
