@@ -98,7 +98,7 @@ class Recorder:
         self._step_began: int | None = None
         self._last_beat = 0
         self._phase_code = 1
-        self._beat_phase_code = 1
+        self._begun_code = -1
         self._span_count = 0
         self._open_spans: dict[str, tuple[str, int]] = {}
         self._closed = False
@@ -170,18 +170,19 @@ class Recorder:
             self._count_loss()
 
     def heartbeat(self) -> None:
-        """This rank is alive, now."""
+        """This rank is alive, now. The gap before it counts for the phase that began in it, else for the current one."""
         try:
             now = _now()
+            code = self._begun_code if self._begun_code >= 0 else self._phase_code
             number = self._take()
             word = number + 1
             _pack_beat(
                 self._buffer, HEADER_BYTES + ((number & self._mask) << 6), word,
-                tag(BEAT, self._beat_phase_code, self._iteration), self._last_beat, now, self._armed_us,
+                tag(BEAT, code, self._iteration), self._last_beat, now, self._armed_us,
                 self._last_step, word,
             )  # fmt: skip
             self._last_beat = now
-            self._beat_phase_code = self._phase_code
+            self._begun_code = -1
         except Exception:
             self._count_loss()
 
@@ -431,7 +432,7 @@ class Recorder:
         self._span_count += 1
         span = f"{self.emitter.rpartition('/')[2]}-{self._span_count}"
         self._open_spans[span] = (phase, start)
-        self._phase_code = self._beat_phase_code = _beat_code(phase)
+        self._phase_code = self._begun_code = _beat_code(phase)
         self._state("phase", phase=phase, start=start, span=span, at=start)
         return span
 

@@ -153,10 +153,11 @@ def train(asked: argparse.Namespace, rank: int, attempt: int, truth: Truth, reco
             with recorder.phase("saving"):
                 pending.result()
     truth.say("done")
-    distributed.barrier()
-    if client is not None:
-        client.shutdown_workload_monitoring()
-    distributed.destroy_process_group()
+    with recorder.phase("overhead:teardown"):
+        distributed.barrier()
+        if client is not None:
+            client.shutdown_workload_monitoring()
+        distributed.destroy_process_group()
 
 
 def maybe_fail(faults: tuple[Fault, ...], step: int, rank: int, truth: Truth) -> None:
