@@ -170,7 +170,7 @@ class Recorder:
             self._count_loss()
 
     def heartbeat(self) -> None:
-        """This rank is alive, now. The gap before it counts for the phase that began in it, else for the current one."""
+        """This rank is alive, now. The gap before it counts for the phase that began in it, else the current one."""
         try:
             now = _now()
             code = self._begun_code if self._begun_code >= 0 else self._phase_code
