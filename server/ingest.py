@@ -68,7 +68,7 @@ class Ingest:
 
     def submit(self, batch: Batch) -> Future[Receipt]:
         """A receipt, once the batch is committed. Raises RefusedRequestError (429) when too much waits already."""
-        fact_count = sum(len(stated.rows) for stated in batch.stated)
+        fact_count = sum(len(stated.facts) for stated in batch.stated)
         waiting = _Waiting(batch, fact_count, Future())
         with self._condition:
             if self._is_closing:

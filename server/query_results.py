@@ -246,8 +246,8 @@ class StorageFigures:
     """Free on the disk of an embedded database; None for a server elsewhere."""
     runs: int
     facts: int
-    step_blocks: int
-    heartbeat_windows: int
+    segments: int
+    """Batches of facts, each one row."""
     refused: int
     waiting_runs: int
     """Runs with facts that no view shows yet."""

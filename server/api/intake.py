@@ -27,7 +27,7 @@ LARGEST_BODY = 8 * 1024 * 1024
 MOST_REJECTED_TOLD = 1000
 """Refused lines named in an answer; all of them are counted and, up to the daily cap, kept."""
 
-_LARGE = 256 * 1024
+_LARGE = 1024 * 1024
 """From this size on a body is decoded off the event loop, so that others are not kept waiting."""
 
 _ZSTD_SLICE = 256
@@ -166,7 +166,7 @@ def _gunzipped(packed: bytes) -> bytes:
 
 
 def _unzstd(packed: bytes) -> bytes:
-    """All frames of a zstd stream. In slices, because the decompressor has no limit of its own for what it gives back."""
+    """All frames of a zstd stream. In slices, because the decompressor has no limit of its own for its output."""
     parts, length, position = [], 0, 0
     decompressor = zstandard.ZstdDecompressor(max_window_size=2**27)
     stream = decompressor.decompressobj()

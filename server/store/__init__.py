@@ -27,47 +27,13 @@ from rerail.server.core.view import Incident, RunView, Span, StepPoint
 from rerail.server.query_results import EmitterRow, IncidentMark, RefusedPage, RunPage, RunRow, StorageFigures
 
 
-class FactRow(NamedTuple):
-    """A fact of any kind but the next two, as the log keeps it."""
+class LoggedFact(NamedTuple):
+    """One fact as the log keeps it."""
 
     seq: int
     at: int
-    kind: str
-    payload: bytes
-    """JSON object of the wire format without run, emitter, seq, at."""
-
-
-class StepRow(NamedTuple):
-    """A `steps` fact as the log keeps it."""
-
-    seq: int
-    at: int
-    first_step: int
-    step_count: int
-    start: int
-    end: int
-    is_shared: bool
-    """The one duration in `durations` is shared by all `step_count` steps."""
-    durations: bytes
-    """`codec.pack_durations`."""
-    payload: bytes
-    """JSON object of the remaining fields."""
-
-
-class HeartbeatRow(NamedTuple):
-    """A `heartbeats` fact as the log keeps it."""
-
-    seq: int
-    at: int
-    start: int
-    end: int
-    count: int
-    max_gap_us: int
-    payload: bytes
-    """JSON object of the remaining fields."""
-
-
-LogRow = FactRow | StepRow | HeartbeatRow
+    line: bytes
+    """Its line of the wire format, with everything a context told in it."""
 
 
 class RefusedLine(NamedTuple):
@@ -88,7 +54,7 @@ class Stated:
 
     run: str
     emitter: str
-    rows: list[LogRow] = field(default_factory=list)
+    facts: list[LoggedFact] = field(default_factory=list)
     clock_offset_ns: int | None = None
     """Of the last `clock` fact among them."""
 

@@ -9,10 +9,11 @@ Rules
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
+import zstandard
 
 from rerail.server.core.view import Incident, RunView, Span, StepPoint
 from rerail.server.query_results import RunRow
@@ -30,6 +31,16 @@ _decoders: dict[type, msgspec.json.Decoder] = {
 }
 _spans = msgspec.json.Decoder(list[Span])
 _points = msgspec.json.Decoder(list[StepPoint])
+
+
+def pack_lines(lines: Iterable[bytes]) -> bytes:
+    """Lines of the log, compressed. A compressor of its own each time: one cannot be shared between threads."""
+    return zstandard.ZstdCompressor(level=1).compress(b"\n".join(lines))
+
+
+def unpack_lines(packed: bytes) -> bytes:
+    """Lines out of `pack_lines`, one to a line."""
+    return zstandard.ZstdDecompressor().decompress(packed)
 
 
 def document(value: RunView | Incident | RunRow) -> bytes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, and_, func, make_url, select, text
@@ -19,10 +21,10 @@ from rerail.server.query_results import (
     RunRow,
     StorageFigures,
 )
-from rerail.server.store import FactRow, HeartbeatRow, LogSlice, StepRow, documents, engines, tables
+from rerail.server.store import LogSlice, documents, engines, tables
 from rerail.server.store.append import key_of
 from rerail.server.store.held_numbers import HeldNumbers
-from rerail.server.store.rows import FactReader
+from rerail.server.store.lines import facts_of
 from rerail.server.store.run_rows import SORTABLE, mark_of
 
 
@@ -49,36 +51,21 @@ class Reader:
             ).scalar_one()
             if known is None:
                 return LogSlice((), 0, 0, int(rejected))
-            names: dict[int, str] = {}
+            table = tables.fact_segment.c
+            segments = []
             if known.last_ingest > after_ingest:
-                emitters = tables.emitter.c
-                names = dict(
-                    connection.execute(
-                        select(emitters.emitter_id, emitters.emitter).where(emitters.run_id == run_id)
-                    ).all()
-                )
-                ordered = self._facts(connection, run, run_id, after_ingest, names)
-            else:
-                ordered = []
-            return LogSlice(tuple(ordered), known.last_ingest, known.duplicate, int(rejected))
-
-    def _facts(
-        self, connection: Connection, run: str, run_id: int, after_ingest: int, names: dict[int, str]
-    ) -> list[Fact]:
-        """Facts in the order of commit, and within one commit in the order of their instants."""
-        reader = FactReader(run)
-        found: list[tuple[int, int, str, int, Fact]] = []
-        for table, row_type, columns in _LOG:
-            keyed = (table.c.ingest, table.c.emitter_id)
-            statement = select(*keyed, *(table.c[name] for name in columns)).where(
-                table.c.run_id == run_id, table.c.ingest > after_ingest
-            )
-            for ingest, emitter_id, *values in connection.execute(statement):
-                row = row_type(*values)
-                emitter = names[emitter_id]
-                found.append((ingest, row.at, emitter, row.seq, reader.fact(emitter, row)))
-        found.sort(key=lambda entry: entry[:4])
-        return [entry[4] for entry in found]
+                segments = connection.execute(
+                    select(table.ingest, table.lines)
+                    .where(table.run_id == run_id, table.ingest > after_ingest)
+                    .order_by(table.ingest, table.part)
+                ).all()
+        facts: list[Fact] = []
+        for _, commit in groupby(segments, key=itemgetter(0)):
+            # In the order of commit, and within one commit in the order of their instants.
+            together = [fact for _, packed in commit for fact in facts_of(documents.unpack_lines(packed))]
+            together.sort(key=lambda fact: (fact.at, fact.emitter, fact.seq))
+            facts += together
+        return LogSlice(tuple(facts), known.last_ingest, known.duplicate, int(rejected))
 
     # --- views ----------------------------------------------------------------------------------------------------
 
@@ -259,10 +246,7 @@ class Reader:
             runs, facts = connection.execute(
                 select(func.count(), func.coalesce(func.sum(tables.run.c.accepted), 0)).select_from(tables.run)
             ).one()
-            blocks, windows = (
-                connection.execute(select(func.count()).select_from(table)).scalar_one()
-                for table in (tables.step_block, tables.heartbeat_window)
-            )
+            segments = connection.execute(select(func.count()).select_from(tables.fact_segment)).scalar_one()
             refused = connection.execute(select(func.coalesce(func.sum(tables.refused_count.c.total), 0))).scalar_one()
             behind = (
                 select(func.count(), func.min(tables.run.c.last_received_at))
@@ -287,8 +271,7 @@ class Reader:
             free_bytes=self._free(),
             runs=runs,
             facts=int(facts),
-            step_blocks=blocks,
-            heartbeat_windows=windows,
+            segments=segments,
             refused=int(refused),
             waiting_runs=waiting,
             oldest_waiting_ns=oldest,
@@ -306,21 +289,6 @@ class Reader:
             return None
         path = Path(make_url(self._database_url).database or ".")
         return shutil.disk_usage(path.parent).free
-
-
-_LOG = (
-    (tables.fact, FactRow, ("seq", "at", "kind", "payload")),
-    (
-        tables.step_block,
-        StepRow,
-        ("seq", "at", "first_step", "step_count", "start_at", "end_at", "is_shared", "durations", "payload"),
-    ),
-    (
-        tables.heartbeat_window,
-        HeartbeatRow,
-        ("seq", "at", "start_at", "end_at", "beat_count", "max_gap_us", "payload"),
-    ),
-)
 
 
 def _run_row(packed: bytes, error: str | None) -> RunRow:

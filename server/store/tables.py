@@ -4,8 +4,9 @@ Rules
 - `run_id` here is 63 bit of the BLAKE2b of the run's text id: no sequence, no look-up before an insert, and the key
   every table of a run is distributed by. The text stands in `run.run`, and a collision is detected there.
 - Every primary key holds `run_id`. No foreign keys: a distributed table could not keep them.
-- The log (`fact`, `step_block`, `heartbeat_window`) is append-only and begins its key with `(run_id, ingest)`, so that
-  an insert goes to the end and "what is new since" is a range of the key.
+- The log (`fact_segment`) is append-only: what one batch stated about one run, as compressed lines of the wire format.
+  Its key begins with `(run_id, ingest)`, so that an insert goes to the end and "what is new since" is a range of it.
+  Why not a row per fact: docs/decisions/0002-log-of-segments.md.
 - Text columns hold only printable text: PostgreSQL cannot store NUL. Everything else is bytes.
 - Instants are BIGINT nanoseconds: the same on both databases, where `DateTime` is not.
 - Derived tables (`run_view`, `span_block`, `step_point_block`, `incident`) can be emptied at any time and made again.
@@ -70,51 +71,17 @@ emitter = Table(
     Column("clock_offset_ns", BigInteger),
 )
 
-fact = Table(
-    "fact",
+fact_segment = Table(
+    "fact_segment",
     metadata,
     _key("run_id"),
     _key("ingest"),
-    _key("emitter_id"),
-    _key("seq"),
-    Column("at", BigInteger, nullable=False),
+    _key("part"),
     Column("received_at", BigInteger, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("payload", LargeBinary, nullable=False),
-)
-
-step_block = Table(
-    "step_block",
-    metadata,
-    _key("run_id"),
-    _key("ingest"),
-    _key("emitter_id"),
-    _key("seq"),
-    Column("at", BigInteger, nullable=False),
-    Column("received_at", BigInteger, nullable=False),
-    Column("first_step", BigInteger, nullable=False),
-    Column("step_count", BigInteger, nullable=False),
-    Column("start_at", BigInteger, nullable=False),
-    Column("end_at", BigInteger, nullable=False),
-    Column("is_shared", Boolean, nullable=False),
-    Column("durations", LargeBinary, nullable=False),
-    Column("payload", LargeBinary, nullable=False),
-)
-
-heartbeat_window = Table(
-    "heartbeat_window",
-    metadata,
-    _key("run_id"),
-    _key("ingest"),
-    _key("emitter_id"),
-    _key("seq"),
-    Column("at", BigInteger, nullable=False),
-    Column("received_at", BigInteger, nullable=False),
-    Column("start_at", BigInteger, nullable=False),
-    Column("end_at", BigInteger, nullable=False),
-    Column("beat_count", BigInteger, nullable=False),
-    Column("max_gap_us", BigInteger, nullable=False),
-    Column("payload", LargeBinary, nullable=False),
+    Column("first_at", BigInteger, nullable=False),
+    Column("last_at", BigInteger, nullable=False),
+    Column("fact_count", Integer, nullable=False),
+    Column("lines", LargeBinary, nullable=False),
 )
 
 refused_count = Table(

@@ -31,7 +31,7 @@ def settings(tmp_path: Path) -> Settings:
 Serve = Callable[[Settings], AbstractContextManager[httpx.Client]]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def serve() -> Serve:
     """Serve these settings on a free port; gives a client."""
 
@@ -60,7 +60,16 @@ def client(settings: Settings, serve: Serve) -> Iterator[httpx.Client]:
         yield running
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> Iterator[httpx.Client]:
+    """A client of a server that all tests of a module share: for those that do not mind each other."""
+    settings = Settings(database_url=f"sqlite:///{tmp_path_factory.mktemp('shared') / 'rerail.sqlite3'}")
+    prepare_database(settings.database_url)
+    with serve(settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def lines() -> Callable[..., bytes]:
     """Wire lines as the body of a batch."""
 
@@ -70,7 +79,7 @@ def lines() -> Callable[..., bytes]:
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def small_run(lines: Callable[..., bytes]) -> Callable[..., bytes]:
     """A run that trains ten steps, dies, comes back from step 6, and ends."""
 
@@ -103,12 +112,12 @@ def small_run(lines: Callable[..., bytes]) -> Callable[..., bytes]:
     return make
 
 
-@pytest.fixture
-def settled(client: httpx.Client) -> Callable[[], None]:
-    """Wait until every fact taken is in a view."""
+@pytest.fixture(scope="session")
+def settled() -> Callable[[httpx.Client], None]:
+    """Wait until every fact a server took is in a view."""
 
-    def wait() -> None:
-        until = time.monotonic() + 30
+    def wait(client: httpx.Client) -> None:
+        until = time.monotonic() + 60
         while time.monotonic() < until:
             if client.get("/api/v1/storage").json()["waiting_runs"] == 0:
                 return

@@ -53,10 +53,10 @@ def test_facts_are_accepted_once(client: httpx.Client, lines: Lines) -> None:
     ],
 )
 def test_packed_bodies_are_unpacked(
-    client: httpx.Client, lines: Lines, encoding: str, pack: Callable[[bytes], bytes]
+    shared: httpx.Client, lines: Lines, encoding: str, pack: Callable[[bytes], bytes]
 ) -> None:
-    body = pack(lines(*(capacity(seq) for seq in range(100))))
-    assert client.post(PATH, content=body, headers={"Content-Encoding": encoding}).json()["accepted"] == 100
+    body = pack(lines(*(capacity(seq, run=repr((encoding, pack))) for seq in range(100))))
+    assert shared.post(PATH, content=body, headers={"Content-Encoding": encoding}).json()["accepted"] == 100
 
 
 def test_a_context_holds_for_the_lines_after_it(client: httpx.Client, lines: Lines) -> None:
@@ -93,25 +93,25 @@ def test_each_refused_line_is_named_and_can_be_read_afterwards(client: httpx.Cli
     assert client.get("/api/v1/refused").json()["total"] == 4
 
 
-def test_a_body_of_fifty_megabytes_is_refused_without_being_read(client: httpx.Client) -> None:
-    response = client.post(PATH, content=b" " * 50_000_000)
+def test_a_body_of_fifty_megabytes_is_refused_without_being_read(shared: httpx.Client) -> None:
+    response = shared.post(PATH, content=b" " * 50_000_000)
     assert response.status_code == 413
     assert "smaller batches" in error_of(response)["hint"]
 
 
-def test_a_body_without_a_length_is_given_up_when_it_is_too_long(client: httpx.Client) -> None:
+def test_a_body_without_a_length_is_given_up_when_it_is_too_long(shared: httpx.Client) -> None:
     def endless() -> Iterator[bytes]:
         for _ in range(100):
             yield b" " * 1_000_000
 
-    assert client.post(PATH, content=endless()).status_code == 413
+    assert shared.post(PATH, content=endless()).status_code == 413
 
 
 @pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("zstd", zstandard.compress)])
-def test_a_bomb_is_not_unpacked(client: httpx.Client, encoding: str, pack: Callable[[bytes], bytes]) -> None:
+def test_a_bomb_is_not_unpacked(shared: httpx.Client, encoding: str, pack: Callable[[bytes], bytes]) -> None:
     bomb = pack(b"\n" * 200_000_000)
     assert len(bomb) < 500_000
-    response = client.post(PATH, content=bomb, headers={"Content-Encoding": encoding})
+    response = shared.post(PATH, content=bomb, headers={"Content-Encoding": encoding})
     assert (response.status_code, error_of(response)["code"]) == (413, "too_large")
 
 
@@ -129,23 +129,23 @@ def test_a_bomb_is_not_unpacked(client: httpx.Client, encoding: str, pack: Calla
     ],
 )
 def test_what_cannot_be_read_at_all_is_refused_as_a_whole(
-    client: httpx.Client, encoding: str, body: bytes, status: int
+    shared: httpx.Client, encoding: str, body: bytes, status: int
 ) -> None:
-    response = client.post(PATH, content=body, headers={"Content-Encoding": encoding})
+    response = shared.post(PATH, content=body, headers={"Content-Encoding": encoding})
     assert response.status_code == status
     assert error_of(response)["hint"]
 
 
 @pytest.mark.parametrize("body", [b"", b"\n\n", b"{}\n", b"[]\n{}"])
-def test_a_body_without_facts_is_answered(client: httpx.Client, body: bytes) -> None:
-    answer = client.post(PATH, content=body)
+def test_a_body_without_facts_is_answered(shared: httpx.Client, body: bytes) -> None:
+    answer = shared.post(PATH, content=body)
     assert answer.status_code == 200
     assert answer.json()["accepted"] == 0
 
 
-def test_zstd_that_is_cut_off_never_counts_as_whole(client: httpx.Client, lines: Lines) -> None:
+def test_zstd_that_is_cut_off_never_counts_as_whole(shared: httpx.Client, lines: Lines) -> None:
     packed = zstandard.compress(lines(*(capacity(seq) for seq in range(5000))))
-    response = client.post(PATH, content=packed[: len(packed) // 2], headers={"Content-Encoding": "zstd"})
+    response = shared.post(PATH, content=packed[: len(packed) // 2], headers={"Content-Encoding": "zstd"})
     assert response.status_code == 400
 
 
@@ -186,11 +186,11 @@ def test_every_line_of_a_long_batch_of_rubbish_is_counted(client: httpx.Client) 
 
 
 def test_names_of_every_script_survive_the_way_through(
-    client: httpx.Client, lines: Lines, settled: Callable[[], None]
+    client: httpx.Client, lines: Lines, settled: Callable[[httpx.Client], None]
 ) -> None:
     run = "실험/α β?#%2F"
     body = lines({**capacity(0), "run": run, "kind": "run_started", "name": "이름\u0000"})
     assert client.post(PATH, content=body).json()["accepted"] == 1
-    settled()
+    settled(client)
     rows = client.get("/api/v1/runs", params={"search": "실험/α"}).json()["rows"]
     assert [json.loads(json.dumps(row["run_id"])) for row in rows] == [run]

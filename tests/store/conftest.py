@@ -14,9 +14,9 @@ import pytest
 from sqlalchemy import create_engine, make_url
 
 from rerail.migrations import schema
+from rerail.server.core import codec
 from rerail.server.core.facts import Fact
-from rerail.server.store import Batch, Stated, Store, engines, open_store, tables
-from rerail.server.store.rows import row_of
+from rerail.server.store import Batch, LoggedFact, Stated, Store, engines, open_store, tables
 
 _numbers = count()
 
@@ -145,7 +145,8 @@ def batch() -> Callable[..., Batch]:
     def make(*facts: Fact, received_at: int | None = None) -> Batch:
         stated: dict[tuple[str, str], Stated] = {}
         for fact in facts:
-            stated.setdefault((fact.run, fact.emitter), Stated(fact.run, fact.emitter)).rows.append(row_of(fact))
+            of_emitter = stated.setdefault((fact.run, fact.emitter), Stated(fact.run, fact.emitter))
+            of_emitter.facts.append(LoggedFact(fact.seq, fact.at, codec.encode_line(fact).rstrip()))
         if received_at is None:
             received_at = max(fact.at for fact in facts) + 10**9
         return Batch(received_at, tuple(stated.values()))

@@ -10,7 +10,6 @@ from itertools import count
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy.exc import IntegrityError
 
 from rerail.server.core import codec, facts
 from rerail.server.store import Batch, Receipt, RefusedLine, Store, open_store
@@ -174,8 +173,8 @@ def test_a_storm_of_refusals_is_counted_but_cannot_fill_the_disk(store: Store) -
 def test_a_failed_append_leaves_nothing_behind(store: Store, batch: MakeBatch) -> None:
     store.append([batch(capacity(0))])
     broken = batch(capacity(1), capacity(2))
-    broken.stated[0].rows[1] = broken.stated[0].rows[1]._replace(payload=None)
-    with pytest.raises(IntegrityError):
+    broken.stated[0].facts[1] = broken.stated[0].facts[1]._replace(line=None)
+    with pytest.raises(TypeError):
         store.append([batch(capacity(3)), broken])
     assert [fact.seq for fact in store.log("a").facts] == [0]
     assert store.append([batch(capacity(1), capacity(2), capacity(3))]) == (Receipt(3, 0),)

@@ -128,8 +128,7 @@ def _storage(storage: StorageFigures) -> Markup:
         ("size", text.size(storage.size_bytes)),
         ("free on its disk", text.size(storage.free_bytes)),
         ("facts", text.number(storage.facts)),
-        ("step blocks", text.number(storage.step_blocks)),
-        ("heartbeat windows", text.number(storage.heartbeat_windows)),
+        ("segments", text.number(storage.segments)),
     )
     return panel(
         "Storage",
