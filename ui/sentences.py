@@ -69,7 +69,8 @@ def run_sentence(view: RunView) -> tuple[Phrase, ...]:
             else f"{text.gpu_hours(worst.lost_gpu_ns)} and {text.duration(worst.so_far_ns)}"
         )
         phrases.append(Phrase("The worst, "))
-        phrases.append(Phrase(text.cause(worst.verdict.cause), incident_path(worst.incident_id)))
+        name = "of unknown cause" if worst.verdict.cause == "unknown" else text.cause(worst.verdict.cause)
+        phrases.append(Phrase(name, incident_path(worst.incident_id)))
         phrases.append(Phrase(f", cost {cost}."))
     return tuple(phrases)
 
@@ -89,8 +90,8 @@ def run_now(view: RunView) -> tuple[Phrase, ...]:
             Phrase(f"Not training: {text.cause(opened.verdict.cause)}", incident_path(opened.incident_id), True),
             Phrase(f", {text.duration(opened.so_far_ns)} so far{steps}."),
         )
-    if view.current_phase is None:
-        return (Phrase(f"Alive{steps}."),)
+    if view.current_phase is None or view.current_phase is Phase.SILENT:
+        return (Phrase(f"Alive{steps}; what it does right now has not been told yet."),)
     verbs = {Phase.TRAINING: "Training", Phase.STALLED: "Stalled"}
     doing = verbs.get(view.current_phase, text.PHASES[view.current_phase].capitalize())
     return (Phrase(f"{doing} now{steps}.", None, view.current_phase is Phase.STALLED),)
@@ -125,7 +126,7 @@ def incident_sentence(incident: Incident) -> tuple[Phrase, ...]:
         phrases.append(Phrase(f": {restart} until training stepped again"))
         regained = incident.so_far_ns - incident.time_to_restart_ns
         phrases.append(Phrase(f", then {text.duration(regained)} to regain lost ground. " if regained > 0 else ". "))
-    phrases.append(Phrase(f"{text.count(incident.lost_steps, 'step').capitalize()} lost"))
+    phrases.append(Phrase(f"{text.headline(text.count(incident.lost_steps, 'step'))} lost"))
     if incident.lost_gpu_ns is not None:
         phrases.append(Phrase(f", {text.gpu_hours(incident.lost_gpu_ns)} spent"))
     if incident.failed_relaunches:

@@ -186,9 +186,25 @@ ROLES = {
 }
 
 
+ABBREVIATIONS = {
+    "oom": "out of memory",
+    "cpu": "CPU", "cuda": "CUDA", "ecc": "ECC", "gpu": "GPU", "hbm": "HBM", "ib": "IB", "nccl": "NCCL", "nfs": "NFS",
+    "nvlink": "NVLink", "pcie": "PCIe", "rdma": "RDMA", "sigabrt": "SIGABRT", "sigbus": "SIGBUS", "sigkill": "SIGKILL",
+    "sigsegv": "SIGSEGV", "sigterm": "SIGTERM", "xid": "XID",
+}  # fmt: skip
+"""Words of cause classes that are not written as they are spelled."""
+
+
 def cause(name: str) -> str:
-    """A cause class as words: `worker_killed` → `worker killed`."""
-    return "cause unknown" if name in ("", "unknown") else name.replace("_", " ")
+    """A cause class as words: `node_lost` → `node lost`, `gpu_oom` → `GPU out of memory`."""
+    if name in ("", "unknown"):
+        return "cause unknown"
+    return " ".join(ABBREVIATIONS.get(word, word) for word in name.split("_"))
+
+
+def headline(words: str) -> str:
+    """With a capital letter at its beginning; the others stay as they are."""
+    return words[:1].upper() + words[1:]
 
 
 def exit_code(code: int) -> str:

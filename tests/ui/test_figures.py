@@ -83,7 +83,7 @@ def test_a_picture_of_very_many_bins_stays_small():
         Bin(at(i), at(i + 1), ((Phase.TRAINING, SECOND // 2), (Phase.SAVING, SECOND // 2))) for i in range(1500)
     )
     picture = RunPicture(AXIS, columns=timeline_columns(bins))
-    assert len(json.dumps(run_figure(picture, LIGHT))) < 260_000
+    assert len(json.dumps(run_figure(picture, LIGHT))) < 120_000
 
 
 def test_a_fall_back_is_a_drop_and_not_a_slope():

@@ -61,7 +61,7 @@ def test_runs_are_counted():
 def test_tables_say_what_happened():
     shown = words(panels(VIEW, ()))
     for part in (
-        "gpu oom",
+        "GPU out of memory",
         "rank 3",
         "−9 SIGKILL",
         "newest durable",

@@ -24,6 +24,15 @@ ROWS = (("phases", 44), ("attempts", 20), ("checkpoints", 18), ("incidents", 24)
 """Rows from the top, with their heights in pixels."""
 
 GAP_BEFORE_CURVE = 34
+TICKS = [
+    {"dtickrange": [None, 1000], "value": "%H:%M:%S.%L\n%-d %b %Y"},
+    {"dtickrange": [1000, 60_000], "value": "%H:%M:%S\n%-d %b %Y"},
+    {"dtickrange": [60_000, 86_400_000], "value": "%H:%M\n%-d %b %Y"},
+    {"dtickrange": [86_400_000, "M1"], "value": "%-d %b\n%Y"},
+    {"dtickrange": ["M1", None], "value": "%b\n%Y"},
+]
+"""The hour first, the day under it where it changes; as the tables write them."""
+
 HEIGHT = TOP + sum(height for _, height in ROWS) + 3 * GAP + 2 * GAP_BEFORE_CURVE + BOTTOM
 
 
@@ -92,7 +101,7 @@ def _layout(picture: RunPicture, scheme: Scheme) -> Json:
     layout: Json = {
         "height": HEIGHT,
         "autosize": True,
-        "margin": {"l": left, "r": 14, "t": TOP, "b": BOTTOM, "pad": 0},
+        "margin": {"l": left, "r": 20, "t": TOP, "b": BOTTOM, "pad": 0},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": FONT, "size": 12, "color": scheme.muted},
@@ -130,7 +139,7 @@ def _layout(picture: RunPicture, scheme: Scheme) -> Json:
             "spikethickness": 1,
             "spikedash": "solid",
             "spikecolor": scheme.muted,
-            "title": {"text": axis.name, "font": {"size": 11}, "standoff": 6},
+            "tickformatstops": TICKS,
         },
         "shapes": [],
         "annotations": [],
@@ -216,6 +225,22 @@ def _titles(picture: RunPicture, scheme: Scheme, domains: dict[str, tuple[float,
         "steps": f'<span style="color:{scheme.ink}">━ step</span>   '
         f'<span style="color:{scheme.durable}">━ newest durable step</span>',
     }
+    titles.append(
+        {
+            "name": "zone",
+            "xref": "paper",
+            "yref": "paper",
+            "x": 0,
+            "y": 0,
+            "xanchor": "right",
+            "yanchor": "top",
+            "xshift": -10,
+            "yshift": -3,
+            "text": picture.axis.name,
+            "showarrow": False,
+            "font": {"size": 11, "color": scheme.muted},
+        }
+    )
     for name, caption in captions.items():
         titles.append(
             {

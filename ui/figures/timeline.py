@@ -21,8 +21,11 @@ from rerail.ui import text
 from rerail.ui.figures.axis import Axis, Json, milliseconds
 from rerail.ui.theme import HATCHED, ORDER, OUTLINED, Scheme
 
-RASTER_ROWS = 32
-"""Height of a stacked column in cells: a share of 3 % has one."""
+RASTER_ROWS = 24
+"""Height of a stacked column in cells; a share that is there at all has one."""
+
+MOST_HOVERS = 240
+"""So many places of a binned band answer a hover; more could not be told apart with a pointer, and weigh a lot."""
 
 BOTTOM_UP = (
     Phase.STALLED,
@@ -122,6 +125,7 @@ def column_traces(columns: Sequence[Column], axis: Axis, scheme: Scheme, yaxis: 
     if not columns:
         return []
     cells = [_cells(column) for column in columns]
+    hovered = _merged(columns, -(-len(columns) // MOST_HOVERS))
     raster = bytes(cells[x][y] for y in range(RASTER_ROWS) for x in range(len(cells)))
     last = len(ORDER) - 1
     scale = []
@@ -151,10 +155,10 @@ def column_traces(columns: Sequence[Column], axis: Axis, scheme: Scheme, yaxis: 
             "type": "scatter",
             "mode": "markers",
             "marker": {"opacity": 0, "size": 18},
-            "x": [axis.text((column.start + column.end) // 2) for column in columns],
-            "y": [0.5] * len(columns),
+            "x": [axis.text((column.start + column.end) // 2) for column in hovered],
+            "y": [0.5] * len(hovered),
             "yaxis": yaxis,
-            "hovertext": [_column_hover(column, axis) for column in columns],
+            "hovertext": [_column_hover(column, axis) for column in hovered],
             "hovertemplate": "%{hovertext}<extra></extra>",
             "showlegend": False,
         },
@@ -170,6 +174,21 @@ def phase_marker(phase: Phase, scheme: Scheme) -> Json:
         pattern = {"shape": "/", "fgcolor": scheme.surface, "bgcolor": color, "size": 5, "solidity": 0.25}
         return {"color": color, "pattern": pattern, "line": {"color": color, "width": 1}}
     return {"color": color, "line": {"color": color, "width": 0 if phase is Phase.TRAINING else 1}}
+
+
+def _merged(columns: Sequence[Column], width: int) -> list[Column]:
+    """Every `width` neighbours as one column, their shares weighted by length."""
+    merged = []
+    for first in range(0, len(columns), width):
+        group = columns[first : first + width]
+        length = group[-1].end - group[0].start
+        lengths: dict[Phase, float] = {}
+        for column in group:
+            for phase, share in column.shares:
+                lengths[phase] = lengths.get(phase, 0.0) + share * (column.end - column.start)
+        shares = tuple((phase, part / length) for phase, part in lengths.items())
+        merged.append(Column(group[0].start, group[-1].end, shares))
+    return merged
 
 
 def _cells(column: Column) -> bytes:

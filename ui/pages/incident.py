@@ -69,7 +69,7 @@ def title(incident: Incident) -> str:
     """What happened, as a headline."""
     if incident.is_planned:
         return "Planned restart"
-    return text.cause(incident.verdict.cause).capitalize()
+    return text.headline(text.cause(incident.verdict.cause))
 
 
 def content(found: IncidentView) -> list[Markup]:
@@ -332,7 +332,7 @@ def _config(found: IncidentView) -> Markup:
     return panel(
         "Recovery config in force",
         table(
-            (Head("setting"), Head("when it began", "wide"), Head("of the attempt that followed", "wide")),
+            (Head("setting", "words"), Head("when it began", "wide"), Head("of the attempt that followed", "wide")),
             rows,
             "Recovery config",
         ),

@@ -91,7 +91,7 @@ def waterfall_panel(view: RunView) -> Markup:
     )
     return panel(
         "Loss waterfall",
-        html.Div(body, className="table-frame"),
+        [html.Div(body, className="table-frame"), _facts(view)],
         "waterfall",
         lead="From all the time there was to the time that moved the run forward. The rows add up.",
         actions=copy_table_button(),
@@ -120,6 +120,11 @@ def phases_panel(view: RunView) -> Markup:
                 className="note",
             )
         )
+    return panel("Time by phase", content, "phases", lead="Every instant has exactly one.")
+
+
+def _facts(view: RunView) -> Markup:
+    """Figures that stand beside the waterfall."""
     facts = []
     if view.account.longest_unproductive_ns is not None:
         facts.append(("longest stretch without progress", text.duration(view.account.longest_unproductive_ns)))
@@ -129,10 +134,15 @@ def phases_panel(view: RunView) -> Markup:
         facts.append(("undisturbed step", text.duration(view.undisturbed_step_ns)))
     if view.checkpoint_slowdown is not None:
         facts.append(("step time with a write in flight", f"× {view.checkpoint_slowdown:.2f}"))
-    content.append(
-        html.Dl([piece for name, value in facts for piece in (html.Dt(name), html.Dd(value))], className="pairs")
+    return html.Div(
+        [
+            html.Div(
+                [html.Span(value, className="count-value"), html.Span(name, className="count-name")], className="count"
+            )
+            for name, value in facts
+        ],
+        className="counts counts-foot",
     )
-    return panel("Time by phase", content, "phases", lead="Every instant has exactly one.")
 
 
 def incidents_panel(view: RunView) -> Markup:

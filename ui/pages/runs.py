@@ -14,6 +14,7 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
+from rerail.server.core.facts import Phase
 from rerail.server.core.view import RunState
 from rerail.server.queries import Queries
 from rerail.server.query_results import RunRow
@@ -33,14 +34,14 @@ BLOCK = 100
 STATES = (("", "All"), ("alive", "Alive"), ("silent", "Silent"), ("ended", "Ended"))
 
 COLUMNS = (
-    {"field": "run", "headerName": "Run", "cellRenderer": "RunName", "minWidth": 220, "flex": 2, "sortBy": "run_id"},
+    {"field": "run", "headerName": "Run", "cellRenderer": "RunName", "minWidth": 180, "flex": 2, "sortBy": "run_id"},
     {"field": "state", "headerName": "State", "cellRenderer": "RunStateCell", "width": 150, "sortBy": "last_heard_at"},
     {
         "field": "goodput",
         "headerName": "Goodput",
         "headerTooltip": "Training goodput, and infrastructure goodput under it",
         "cellRenderer": "GoodputPair",
-        "width": 168,
+        "width": 156,
         "sortBy": "training_goodput",
     },
     {
@@ -191,7 +192,7 @@ def grid_row(row: RunRow) -> dict[str, object]:
         "run": label,
         "about": " · ".join(about),
         "state": row.state.value,
-        "phase": None if row.current_phase is None else text.PHASES[row.current_phase],
+        "phase": None if row.current_phase in (None, Phase.SILENT) else text.PHASES[row.current_phase],
         "is_stalled": row.current_phase is not None and row.current_phase.value == "stalled",
         "outcome": None if row.outcome is None else text.OUTCOMES[row.outcome],
         "silent_since": _milliseconds(row.silent_since),
@@ -265,7 +266,7 @@ def _grid() -> Component:
             "tooltipShowDelay": 400,
             "suppressDragLeaveHidesColumns": True,
             "localeText": {"noRowsToShow": "No run matches."},
-            "theme": {"function": "rerailGridTheme(theme)"},
+            "theme": {"function": "rerailGridTheme(themeQuartz)"},
         },
         className="grid",
         dangerously_allow_code=False,
@@ -275,8 +276,8 @@ def _grid() -> Component:
 def _teach() -> Markup:
     return empty(
         "This server has not heard of any run.",
-        "A run appears with its first fact. Three ways to get there, from the quickest:",
+        "A run appears with its first fact. See one train, fail and recover; follow your own; or bring the past:",
         "rerail demo --url {server}",
-        "rerail import logs PATH --run my-run --url {server}",
-        "RERAIL_URL={server} torchrun … train.py   # with rerail.collectors.recorder in the training script",
+        "rerail agent --url {server} --run my-run --launcher-log train.log",
+        "rerail import facts PATH --url {server}",
     )
