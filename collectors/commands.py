@@ -25,7 +25,7 @@ from rerail.collectors.sources.launcher import LauncherSource, command_of
 from rerail.collectors.spool import MOST_BYTES
 from rerail.server.core.codec import encode_lines
 
-DEFAULT_URL = "http://127.0.0.1:8350"
+DEFAULT_URL = "http://127.0.0.1:8765"
 
 
 def add_commands(subparsers: Any) -> None:
@@ -86,6 +86,11 @@ def _add_demo(subparsers: Any) -> None:
     parser.add_argument("--checkpoint-every", type=int, default=20)
     parser.add_argument("--dir", type=Path, help="working directory (default: a new temporary one)")
     parser.add_argument("--launcher", choices=("auto", "ft_launcher", "torchrun"), default="auto")
+    parser.add_argument(
+        "--serve", action="store_true", help="start a server too, with recorded runs in it; Ctrl-C ends it"
+    )
+    parser.add_argument("--port", type=int, default=8765, help="port of that server")
+    parser.add_argument("--data", type=Path, default=Path(".rerail"), help="where that server keeps its data")
     parser.add_argument("--record", type=Path, help="write the facts to this file instead of sending them")
     parser.set_defaults(run=run_demonstration)
 
@@ -150,33 +155,50 @@ def run_collect_launcher(arguments: argparse.Namespace) -> int:
 
 def run_demonstration(arguments: argparse.Namespace) -> int:
     """`rerail demo`."""
-    from rerail.collectors.demo.runner import Demo, DemoUnavailable, chosen_launcher, run_demo, temporary_directory
+    from rerail.collectors.demo.hosted import ServerDown, load_once, server
+    from rerail.collectors.demo.runner import DemoUnavailable
 
-    run = arguments.run_id or time.strftime("demo-%m%d-%H%M%S")
-    directory = arguments.dir or temporary_directory(run)
-    demo = Demo(
-        directory.absolute(), run, arguments.launcher, arguments.checkpoints, arguments.steps,
-        arguments.checkpoint_every,
-    )  # fmt: skip
-    _log_to_terminal()
     say = sys.stderr.write
+    _log_to_terminal()
     try:
-        launcher = chosen_launcher(arguments.launcher)
-        say(f"run {run}: {demo.steps} steps on 2 ranks under {launcher}, {demo.checkpoints} checkpoints\n")
-        if launcher == "torchrun":
-            say("torchrun has no heartbeats: a hang is found by the collective's own timeout (15 s)\n")
-        say("faults: " + ", ".join(f"{one.kind} of rank {one.rank} at step {one.step}" for one in demo.planned) + "\n")
-        with contextlib.ExitStack() as stack:
-            outlet = destination(arguments)
-            if arguments.record is not None:
-                outlet = FileOutlet(stack.enter_context(arguments.record.open("wb")))
-            result = run_demo(demo, outlet, screen=sys.stderr)
-    except DemoUnavailable as error:
+        if not arguments.serve:
+            return _train(arguments)
+        with server(arguments.data, arguments.port, sys.stderr) as url:
+            say(f"{load_once(url, arguments.data)} recorded runs were loaded\n")
+            arguments.url = url
+            try:
+                _train(arguments)
+            except DemoUnavailable as error:
+                say(f"no live run: {error}\n")
+            say(f"rerail stays on {url}; Ctrl-C ends it\n")
+            threading.Event().wait()
+            return 0
+    except (DemoUnavailable, ServerDown) as error:
         say(f"rerail demo: {error}\n")
         return 1
     except KeyboardInterrupt:
         say("\nstopped\n")
         return 130
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    """The training itself. Raises `DemoUnavailable`."""
+    from rerail.collectors.demo.runner import Demo, chosen_launcher, run_demo, temporary_directory
+
+    say = sys.stderr.write
+    launcher = chosen_launcher(arguments.launcher)
+    run = arguments.run_id or time.strftime("demo-%m%d-%H%M%S")
+    directory = (arguments.dir or temporary_directory(run)).absolute()
+    demo = Demo(directory, run, arguments.launcher, arguments.checkpoints, arguments.steps, arguments.checkpoint_every)
+    say(f"run {run}: {demo.steps} steps on 2 ranks under {launcher}, {demo.checkpoints} checkpoints\n")
+    if launcher == "torchrun":
+        say("torchrun has no heartbeats: a hang is found by the collective's own timeout (15 s)\n")
+    say("faults: " + ", ".join(f"{one.kind} of rank {one.rank} at step {one.step}" for one in demo.planned) + "\n")
+    with contextlib.ExitStack() as stack:
+        outlet = destination(arguments)
+        if arguments.record is not None:
+            outlet = FileOutlet(stack.enter_context(arguments.record.open("wb")))
+        result = run_demo(demo, outlet, screen=sys.stderr)
     say(
         f"finished in {result.seconds:.0f} s; {result.sent} facts sent, {result.unsent} unsent, "
         f"{result.refused} refused; everything is in {result.directory}\n"

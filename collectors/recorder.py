@@ -35,7 +35,8 @@ import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
 
 from rerail.collectors.identity import Identity, Settings, identity, settings
@@ -77,11 +78,17 @@ class Load:
 
 
 class Recorder:
-    """States what this rank does. Made once per process; a context manager, or closed by `close()`."""
+    """States what this rank does. Made once per process; a context manager, or closed by `close()`.
+
+    The environment says which run and rank this is and where records go; `run` and `directory` win over it. `config`
+    holds recovery settings only the training knows (checkpoint interval, collective timeout, …).
+    """
 
     def __init__(
         self,
+        run: str | None = None,
         *,
+        directory: str | os.PathLike[str] | None = None,
         config: Mapping[str, object] | None = None,
         versions: Mapping[str, str] | None = None,
         who: Identity | None = None,
@@ -107,7 +114,10 @@ class Recorder:
         self.emitter = ""
         self.is_first_rank = False
         try:
-            self._open(who or identity(), where or settings(), config or {}, versions or {})
+            who, where = who or identity(), where or settings()
+            who = who if run is None else replace(who, run=run[:200])
+            where = where if directory is None else replace(where, directory=Path(directory))
+            self._open(who, where, config or {}, versions or {})
         except Exception as error:
             self._lost += 1
             log.warning("rerail records nothing of this process: %s: %s", type(error).__name__, error)
