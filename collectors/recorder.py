@@ -66,6 +66,9 @@ BEAT_PHASES = (
 
 BEAT_FOLD_NS = 5_000_000_000
 
+MOST_RINGS = 512
+"""Rings that may wait in one directory. Where no agent ever comes to empty them, a disk must not fill up."""
+
 
 @dataclass(slots=True)
 class Load:
@@ -134,6 +137,8 @@ class Recorder:
             return
         rings = where.directory / "rings"
         rings.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if len(os.listdir(rings)) >= MOST_RINGS:
+            raise OSError(f"{MOST_RINGS} rings wait in {rings} and no agent reads them")
         about = {
             "emitter": self.emitter,
             "identity": {name: getattr(who, name) for name in who.__dataclass_fields__},

@@ -83,6 +83,24 @@ def test_without_a_place_to_write_nothing_is_raised_and_everything_is_counted(pl
     assert recorder.lost > 15
 
 
+def test_where_no_agent_ever_comes_rings_do_not_fill_the_disk(
+    make_recorder: Callable[..., Recorder], tmp_path: Path
+) -> None:
+    (tmp_path / "rings").mkdir()
+    for number in range(512):
+        (tmp_path / "rings" / f"{number}.ring").touch()
+    recorder = make_recorder()
+    recorder.step(1)
+    assert recorder.lost == 2
+    assert len(list((tmp_path / "rings").iterdir())) == 512
+
+
+def test_run_and_directory_may_be_said_instead_of_told_by_the_environment(tmp_path: Path) -> None:
+    with Recorder("mine", directory=tmp_path / "here") as recorder:
+        recorder.step(1)
+    assert {fact.run for fact in read_all(tmp_path / "here")} == {"mine"}
+
+
 def test_a_recorder_that_is_switched_off_is_silent(tmp_path: Path) -> None:
     recorder = Recorder(who=Identity("story", "n1"), where=Settings(tmp_path, switched_off=True))
     use_everything(recorder)
