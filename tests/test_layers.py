@@ -19,7 +19,7 @@ RULES: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
     ("migrations/", ("migrations", "server.store.tables", "server.errors"), ("alembic", "sqlalchemy")),
     ("collectors/", ("collectors", "server.core.facts", "server.core.codec"), ()),
     ("server/store/", ("server.store", "server.core", "server.errors", "server.query_results"),
-     ("sqlalchemy", "msgspec")),
+     ("sqlalchemy", "msgspec", "zstandard")),
     ("server/api/", ("server", ), ("fastapi", "pydantic", "starlette", "msgspec", "zstandard")),
     ("server/ingest", ("server.core", "server.store", "server.errors", "server.decoding"), ("msgspec",)),
     ("server/decoding", ("server.core", "server.store", "server.errors"), ("msgspec",)),

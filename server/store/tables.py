@@ -6,7 +6,7 @@ Rules
 - Every primary key holds `run_id`. No foreign keys: a distributed table could not keep them.
 - The log (`fact_segment`) is append-only: what one batch stated about one run, as compressed lines of the wire format.
   Its key begins with `(run_id, ingest)`, so that an insert goes to the end and "what is new since" is a range of it.
-  Why not a row per fact: docs/decisions/0002-log-of-segments.md.
+  Why not a row per fact: docs/decisions/0005-log-of-segments.md.
 - Text columns hold only printable text: PostgreSQL cannot store NUL. Everything else is bytes.
 - Instants are BIGINT nanoseconds: the same on both databases, where `DateTime` is not.
 - Derived tables (`run_view`, `span_block`, `step_point_block`, `incident`) can be emptied at any time and made again.
