@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rerail.collectors.agent import Agent
 from rerail.collectors.identity import identity, settings
@@ -24,6 +24,9 @@ from rerail.collectors.source import SourceDown
 from rerail.collectors.sources.launcher import LauncherSource, command_of
 from rerail.collectors.spool import MOST_BYTES
 from rerail.server.core.codec import encode_lines
+
+if TYPE_CHECKING:
+    from rerail.collectors.demo.runner import Demo
 
 DEFAULT_URL = "http://127.0.0.1:8765"
 
@@ -89,7 +92,7 @@ def _add_demo(subparsers: Any) -> None:
     parser.add_argument(
         "--serve", action="store_true", help="start a server too, with recorded runs in it; Ctrl-C ends it"
     )
-    parser.add_argument("--port", type=int, default=8765, help="port of that server")
+    parser.add_argument("--port", type=int, default=8050, help="port of that server")
     parser.add_argument("--data", type=Path, default=Path(".rerail"), help="where that server keeps its data")
     parser.add_argument("--record", type=Path, help="write the facts to this file instead of sending them")
     parser.set_defaults(run=run_demonstration)
@@ -155,42 +158,35 @@ def run_collect_launcher(arguments: argparse.Namespace) -> int:
 
 def run_demonstration(arguments: argparse.Namespace) -> int:
     """`rerail demo`."""
-    from rerail.collectors.demo.hosted import ServerDown, load_once, server
-    from rerail.collectors.demo.runner import DemoUnavailable
+    from rerail.collectors.demo.runner import Demo, DemoUnavailable, temporary_directory
+    from rerail.collectors.demo.showcase import Showcase, ShowcaseFailed, run_showcase
 
-    say = sys.stderr.write
     _log_to_terminal()
+    run = arguments.run_id or time.strftime("demo-%m%d-%H%M%S")
+    directory = arguments.dir or (arguments.data / run if arguments.serve else temporary_directory(run))
+    demo = Demo(
+        directory.absolute(), run, arguments.launcher, arguments.checkpoints, arguments.steps,
+        arguments.checkpoint_every,
+    )  # fmt: skip
     try:
-        if not arguments.serve:
-            return _train(arguments)
-        with server(arguments.data, arguments.port, sys.stderr) as url:
-            say(f"{load_once(url, arguments.data)} recorded runs were loaded\n")
-            arguments.url = url
-            try:
-                _train(arguments)
-            except DemoUnavailable as error:
-                say(f"no live run: {error}\n")
-            say(f"rerail stays on {url}; Ctrl-C ends it\n")
-            threading.Event().wait()
-            return 0
-    except (DemoUnavailable, ServerDown) as error:
-        say(f"rerail demo: {error}\n")
+        if arguments.serve:
+            return run_showcase(Showcase(arguments.port, arguments.data, demo, settings().token), sys.stderr)
+        return _train(demo, arguments)
+    except (DemoUnavailable, ShowcaseFailed) as error:
+        sys.stderr.write(f"rerail demo: {error}\n")
         return 1
     except KeyboardInterrupt:
-        say("\nstopped\n")
+        sys.stderr.write("\nstopped\n")
         return 130
 
 
-def _train(arguments: argparse.Namespace) -> int:
+def _train(demo: Demo, arguments: argparse.Namespace) -> int:
     """The training itself. Raises `DemoUnavailable`."""
-    from rerail.collectors.demo.runner import Demo, chosen_launcher, run_demo, temporary_directory
+    from rerail.collectors.demo.runner import chosen_launcher, run_demo
 
     say = sys.stderr.write
-    launcher = chosen_launcher(arguments.launcher)
-    run = arguments.run_id or time.strftime("demo-%m%d-%H%M%S")
-    directory = (arguments.dir or temporary_directory(run)).absolute()
-    demo = Demo(directory, run, arguments.launcher, arguments.checkpoints, arguments.steps, arguments.checkpoint_every)
-    say(f"run {run}: {demo.steps} steps on 2 ranks under {launcher}, {demo.checkpoints} checkpoints\n")
+    launcher = chosen_launcher(demo.launcher)
+    say(f"run {demo.run}: {demo.steps} steps on 2 ranks under {launcher}, {demo.checkpoints} checkpoints\n")
     if launcher == "torchrun":
         say("torchrun has no heartbeats: a hang is found by the collective's own timeout (15 s)\n")
     say("faults: " + ", ".join(f"{one.kind} of rank {one.rank} at step {one.step}" for one in demo.planned) + "\n")
