@@ -6,7 +6,7 @@ Rules
 - A rank is gone when its process id is free or belongs to a process that started at another time. Where process ids
   of its container cannot be seen from here, nothing is said.
 - The agent does not know why a rank ended. It states what it saw (`evidence`, source `agent`), never an exit code and
-  never a recovery mark.
+  never a recovery mark. Where a rank said goodbye, the time until its process was gone is `overhead:teardown`.
 - A ring is removed when its process is gone and everything in it is in the spool.
 - A source that is down is `blind` from the first failure to the next success.
 - The clock of a node is told (`clock`) for every emitter on it, and only when it is off by clearly more than the
@@ -29,7 +29,7 @@ from rerail.collectors.ring_facts import CLOCK, SEQUENCES_PER_SLOT, RingFacts, R
 from rerail.collectors.sender import Sender
 from rerail.collectors.source import Source, SourceDown
 from rerail.collectors.spool import MOST_BYTES, Spool, SpoolFull
-from rerail.server.core.facts import Blind, Clock, Evidence, Fact
+from rerail.server.core.facts import Blind, Clock, Evidence, Fact, Phase, PhaseSpan
 
 log = logging.getLogger("rerail.agent")
 
@@ -47,6 +47,8 @@ class _Ring:
     place: RingPlace = field(default_factory=RingPlace)
     lost: int = 0
     said_gone: bool = False
+    seen_alive_at: int | None = None
+    """When its process was last seen, by this agent; wall clock."""
     stated: set[int] = field(default_factory=set)
     """Sequence numbers stated beyond `place`: another look would give them again."""
     clock_us: int | None = None
@@ -161,8 +163,10 @@ class Agent:
             ring.lost = lost
         if clock := self._clock_of(ring, reading.written, now):
             facts.append(clock)
-        if is_gone and not ring.facts.ring.is_closed and not ring.said_gone:
-            facts.append(self._farewell(ring, reading.last_instant))
+        if is_gone and not ring.said_gone:
+            facts += self._farewell(ring, reading.last_instant)
+        if not is_gone:
+            ring.seen_alive_at = time.time_ns()
         ring.said_gone = ring.said_gone or is_gone
         try:
             if facts or before != (ring.place, ring.lost, ring.said_gone):
@@ -202,10 +206,21 @@ class Agent:
     def _is_gone(self, ring: _Ring) -> bool:
         header = ring.facts.ring.header
         if header.about.get("namespace") != self._namespace:
-            return ring.facts.ring.is_closed
+            return ring.facts.ring.closed_at is not None
         return process_started(header.process) != header.process_started
 
-    def _farewell(self, ring: _Ring, last_instant: int | None) -> Fact:
+    def _farewell(self, ring: _Ring, last_instant: int | None) -> list[Fact]:
+        """What is seen when a process is gone: how long it took to end, or that it did not say it would."""
+        closed_at = ring.facts.ring.closed_at
+        if closed_at is None:
+            return [self._missed(ring, last_instant)]
+        start, end = ring.facts.wall(closed_at), ring.seen_alive_at
+        if end is None or end <= start:
+            return []  # nobody looked while it ended
+        common = self._common(end) | self._place(ring)
+        return [PhaseSpan(**common, phase=Phase.OVERHEAD, name="teardown", start=start, end=end)]  # type: ignore[arg-type]
+
+    def _missed(self, ring: _Ring, last_instant: int | None) -> Fact:
         """The process is gone and did not close its ring: that, and nothing about why."""
         rank = ring.facts.identity.get("rank")
         who = f"the process of rank {rank}" if rank is not None else "a process"

@@ -382,7 +382,7 @@ class Recorder:
             for span in list(self._open_spans):
                 self._end(span)
             if self._ring is not None:
-                self._ring.mark_closed()
+                self._ring.mark_closed(_now())
         except Exception:
             self._count_loss()
 

@@ -137,9 +137,9 @@ class RingWriter:
         """Leave the number of records that were not written where the reader sees it."""
         COUNTER.pack_into(self.buffer, LOST_AT, lost)
 
-    def mark_closed(self) -> None:
-        """Say that nothing more will come."""
-        COUNTER.pack_into(self.buffer, CLOSED_AT, 1)
+    def mark_closed(self, instant: int) -> None:
+        """Say that nothing more will come, as of a monotonic instant."""
+        COUNTER.pack_into(self.buffer, CLOSED_AT, max(1, instant))
 
 
 class RingReader:
@@ -179,9 +179,9 @@ class RingReader:
         return int(COUNTER.unpack_from(self._buffer, LOST_AT)[0])
 
     @property
-    def is_closed(self) -> bool:
-        """The writer said that nothing more will come."""
-        return bool(COUNTER.unpack_from(self._buffer, CLOSED_AT)[0])
+    def closed_at(self) -> int | None:
+        """The monotonic instant at which the writer said that nothing more will come; None while it has not."""
+        return int(COUNTER.unpack_from(self._buffer, CLOSED_AT)[0]) or None
 
     def state(self, number: int) -> int:
         """-1: slot `number` is not whole yet; 0: it is there; 1: it was overwritten by a later one."""

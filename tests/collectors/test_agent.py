@@ -104,6 +104,30 @@ def test_a_rank_that_said_goodbye_is_not_missed(intake, tmp_path: Path, make_rec
     assert not intake.of_kind("evidence")
 
 
+def test_the_time_a_process_takes_to_end_after_its_goodbye_is_told(intake, tmp_path: Path) -> None:
+    script = (
+        "import sys, time\nfrom rerail.collectors.recorder import Recorder\n"
+        "with Recorder('story', directory=sys.argv[1]) as recorder: recorder.step(1)\n"
+        "print('closed', flush=True)\nsys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with (
+        agent_of(tmp_path, intake.url) as agent,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE) as rank,
+    ):
+        assert rank.stdout is not None
+        assert rank.stdin is not None
+        assert rank.stdout.readline() == b"closed\n"
+        agent.look()
+        rank.stdin.close()
+        rank.wait()
+        agent.look()
+        agent.sender.drain(5)
+    (span,) = (fact for fact in intake.of_kind("phase") if fact["phase"] == "overhead:teardown")
+    assert 0 < span["end"] - span["start"] < 60_000_000_000
+    assert not intake.of_kind("evidence")
+
+
 @pytest.mark.parametrize(
     "trouble",
     [
