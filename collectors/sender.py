@@ -50,7 +50,7 @@ class Sender:
         self.refused = 0
         self.last_trouble: str | None = None
 
-    def run(self, stop: threading.Event, pause: float = 0.2) -> None:
+    def run(self, stop: threading.Event, pause: float = 0.1) -> None:
         """Send until told to stop."""
         while not stop.is_set():
             try:
