@@ -133,7 +133,8 @@ class IncidentMark:
     culprit_rank: int | None
     culprit_node: str | None
     time_to_restart_ns: int
-    time_to_recover_ns: int
+    time_to_recover_ns: int | None
+    """None while it is open."""
     lost_steps: int
     lost_ns: int
     lost_gpu_ns: int | None

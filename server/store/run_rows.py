@@ -19,7 +19,9 @@ def row_of_view(view: RunView) -> RunRow:
     """The list row of a view."""
     account, gpu_account = view.account, view.gpu_account
     recoveries = sorted(
-        incident.time_to_recover_ns for incident in view.incidents if not incident.is_planned and not incident.is_open
+        incident.time_to_recover_ns
+        for incident in view.incidents
+        if not incident.is_planned and incident.time_to_recover_ns is not None
     )
     still_open = [incident.incident_id for incident in view.incidents if incident.is_open]
     return RunRow(

@@ -19,6 +19,9 @@ from rerail.server.core.facts import Fact
 from rerail.server.store import Batch, LoggedFact, Stated, Store, engines, open_store, tables
 
 _numbers = count()
+INITDB = ("-A", "trust", "-U", "rerail", "-E", "UTF8", "--no-sync")
+FORGETFUL = "-c fsync=off -c autovacuum=off -c max_connections=100"
+INITDB = ("-A", "trust", "-U", "rerail", "-E", "UTF8", "--no-sync")
 
 
 def _postgres_binaries() -> Path | None:
@@ -43,24 +46,12 @@ def postgres() -> Iterator[str]:
     data = directory / "data"
     try:
         subprocess.run(
-            [
-                *become,
-                str(binaries / "initdb"),
-                "-D",
-                str(data),
-                "-A",
-                "trust",
-                "-U",
-                "rerail",
-                "-E",
-                "UTF8",
-                "--no-sync",
-            ],
+            [*become, str(binaries / "initdb"), "-D", str(data), *INITDB],
             check=True,
             capture_output=True,
             cwd=directory,
         )
-        options = f"-c listen_addresses= -c unix_socket_directories={directory} -c fsync=off -c autovacuum=off -c max_connections=100"
+        options = f"-c listen_addresses= -c unix_socket_directories={directory} {FORGETFUL}"
         control = [*become, str(binaries / "pg_ctl"), "-D", str(data), "-w"]
         subprocess.run(
             [*control, "-l", str(directory / "log"), "-o", options, "start"],
