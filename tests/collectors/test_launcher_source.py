@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from rerail.collectors.sources.cycle_info import node_names
 from rerail.collectors.sources.launcher import LauncherSource
+from rerail.server.core.codec import encode_line
 from rerail.server.core.facts import (
     AttemptEnded,
     AttemptStarted,
@@ -232,3 +234,42 @@ def test_cycle_files_alone_tell_when_attempts_formed(tmp_path: Path) -> None:
 )
 def test_node_lists_are_slurm_s_short_form(text: object, names: tuple[str, ...]) -> None:
     assert node_names(text) == names
+
+
+def test_a_traceback_before_a_long_silence_is_told_at_the_time_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "launcher.log"
+    path.write_text("[rank1]: Traceback (most recent call last):\n[rank1]: ValueError: nobody waits for me\n")
+    source = LauncherSource(node="vm", log=path)
+    first = source.poll(None)
+    assert source.poll(first.cursor).facts == ()
+    os.utime(path, ns=(0, 1_790_000_000_000_000_000))
+    (evidence,) = source.poll(first.cursor).facts
+    assert isinstance(evidence, Evidence)
+    assert (evidence.at, evidence.rank) == (1_790_000_000_000_000_000, 1)
+
+
+def test_what_a_launcher_repeats_without_end_is_told_a_limited_number_of_times(tmp_path: Path) -> None:
+    path = tmp_path / "launcher.log"
+    line = "[2026-11-29 13:02:26,134] [ERROR] [RankMonServer1@vm:0] current state: RankMonitorState.ABORTED\n"
+    path.write_text(line * 5000)
+    facts = LauncherSource(node="vm", log=path).finish(None).facts
+    assert sum(isinstance(fact, Evidence) for fact in facts) == 200
+
+
+def test_secrets_in_a_log_and_on_its_command_line_do_not_leave_the_node(tmp_path: Path) -> None:
+    path = tmp_path / "launcher.log"
+    path.write_text(
+        "# CMD: ft_launcher --ft-attribution-export-url=https://me:hunter2@h/x --max-restarts=3 train.py --api-key k1\n"
+        "[2026-11-29 13:02:17,540] [INFO] [ft_launcher1@vm] The node 'n_1_0' attempts to join the next round of the "
+        "rendezvous 'r'.\n"
+        "[rank0]: Traceback (most recent call last):\n"
+        "[rank0]: OSError: PUT https://bucket/x?X-Amz-Signature=deadbeef failed, token=abc\n"
+        "[2026-11-29 13:02:18,540] [INFO] [ft_launcher1@vm] Stopping workers... Timeout = 30 sec.\n"
+    )
+    facts = LauncherSource(node="vm", log=path).finish(None).facts
+    text = b"".join(map(encode_line, facts)).decode()
+    assert "Stopping" not in text
+    assert "max_restarts" in text
+    assert "OSError" in text
+    for secret in ("hunter2", "k1", "deadbeef", "abc"):
+        assert secret not in text
