@@ -17,6 +17,9 @@ from rerail.server.core.view import RunState
 from rerail.ui import text
 from rerail.ui.markup import Content, Markup, html
 
+SHOWN = 12
+"""Rows of a long table that are there at once; the rest unfolds."""
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -116,6 +119,22 @@ def table(
         className="table-frame",
         tabIndex=0,
     )
+
+
+def folded(
+    heads: Sequence[Head], rows: Sequence[Sequence[Content]], caption: str, ids: Sequence[str] | None = None
+) -> Content:
+    """A table; where it is long, its first rows, and the rest behind a line to unfold."""
+    if len(rows) <= SHOWN + 3:
+        return table(heads, rows, caption, ids)
+    rest = html.Details(
+        [
+            html.Summary(f"{text.number(len(rows) - SHOWN)} more"),
+            table(heads, rows[SHOWN:], f"{caption}, continued", None if ids is None else ids[SHOWN:]),
+        ],
+        className="more",
+    )
+    return [table(heads, rows[:SHOWN], caption, None if ids is None else ids[:SHOWN]), rest]
 
 
 def phase_class(phase: Phase) -> str:

@@ -41,10 +41,11 @@ def register(api: FastAPI, queries: Queries) -> None:
         if start is not None and end is not None and start >= end:
             raise HTTPException(422, "`from` must be before `to`")
         try:
+            gpus = queries.run_row(run_id).gpus
             found = queries.timeline(run_id, start, end, width, None if window is None else window * NANOSECONDS)
         except NOT_FOUND as error:
             raise HTTPException(404, f"no run named {run_id}") from error
-        drawing = drawing_of(found, offset_minutes=offset, scheme=SCHEMES[scheme], width_px=width)
+        drawing = drawing_of(found, gpus, offset_minutes=offset, scheme=SCHEMES[scheme], width_px=width)
         return Response(_json(drawing), media_type="application/json", headers={"cache-control": "no-store"})
 
 

@@ -9,7 +9,7 @@ from rerail.server.query_results import Timeline
 from rerail.ui import text
 from rerail.ui.figures.axis import Axis, Json
 from rerail.ui.figures.curves import goodput_curves, step_curves
-from rerail.ui.figures.lanes import attempt_blocks, checkpoint_blocks, incident_blocks
+from rerail.ui.figures.lanes import attempt_blocks, checkpoint_blocks, incident_blocks, with_left_out
 from rerail.ui.figures.run_picture import RunPicture, run_figure
 from rerail.ui.figures.timeline import timeline_bars, timeline_columns
 from rerail.ui.theme import ORDER, Scheme
@@ -34,19 +34,23 @@ class RunDrawing:
     """Phases in the picture, as `(class, name, share of the elapsed time)`."""
 
 
-def drawing_of(timeline: Timeline, offset_minutes: int, scheme: Scheme, width_px: int) -> RunDrawing:
-    """The picture of `timeline`, its clock `offset_minutes` east of UTC."""
+def drawing_of(timeline: Timeline, gpus: int | None, offset_minutes: int, scheme: Scheme, width_px: int) -> RunDrawing:
+    """The picture of `timeline`, its clock `offset_minutes` east of UTC; `gpus` turns lengths into cost."""
     axis = Axis(timeline.start, max(timeline.end, timeline.start + 1), offset_minutes)
     is_open = timeline.run_ended_at is None
     run_end = timeline.as_of if timeline.run_ended_at is None else timeline.run_ended_at
     spans = timeline.spans
+    left_out = dict(timeline.left_out)
+    attempts = attempt_blocks(timeline.attempts, run_end, axis)
+    checkpoints = checkpoint_blocks(timeline.checkpoints, run_end, axis, _attempt_ends(timeline))
+    incidents = incident_blocks(timeline.incidents, run_end, axis, "/incidents/")
     picture = RunPicture(
         axis=axis,
-        bars=timeline_bars(spans.spans, axis),
+        bars=timeline_bars(spans.spans, axis, gpus),
         columns=timeline_columns(spans.bins),
-        attempts=attempt_blocks(timeline.attempts, run_end, axis),
-        checkpoints=checkpoint_blocks(timeline.checkpoints, run_end, axis, _attempt_ends(timeline)),
-        incidents=incident_blocks(timeline.incidents, run_end, axis, "/incidents/"),
+        attempts=with_left_out(attempts, left_out.get("attempts", 0), axis, "attempts"),
+        checkpoints=with_left_out(checkpoints, left_out.get("checkpoints", 0), axis, "checkpoints"),
+        incidents=with_left_out(incidents, left_out.get("incidents", 0), axis, "incidents"),
         goodput=goodput_curves(timeline.sliding),
         window=text.duration(timeline.window_ns),
         steps=step_curves(timeline.step_points, timeline.checkpoints, min(run_end, axis.end)),
@@ -105,5 +109,7 @@ def caption(timeline: Timeline) -> str:
             f"{length}, {text.count(spans.span_count, 'span')} as shares in {text.count(len(spans.bins), 'column')}; "
             "zoom in for exact ones."
         )
-    left_out = [f"{text.number(how_many)} {what.replace('_', ' ')}" for what, how_many in timeline.left_out if how_many]
+    left_out = [
+        f"{text.number(how_many)} {what}" for what, how_many in timeline.left_out if how_many and what != "step_points"
+    ]
     return shown + (f" Not drawn at this zoom: {', '.join(left_out)}." if left_out else "")

@@ -42,7 +42,7 @@ def serve(folder: Path) -> Iterator[Server]:
     process = subprocess.Popen([*command, "--port", str(port)], stdout=log, stderr=log, env=os.environ | {"TZ": "UTC"})
     url = f"http://127.0.0.1:{port}"
     try:
-        for _ in range(200):
+        for _ in range(600):
             try:
                 urllib.request.urlopen(f"{url}/healthz", timeout=1).close()
                 break
@@ -50,6 +50,8 @@ def serve(folder: Path) -> Iterator[Server]:
                 if process.poll() is not None:
                     pytest.fail((folder / "log").read_text())
                 time.sleep(0.1)
+        else:
+            pytest.fail("the server does not answer")
         yield Server(url)
     finally:
         process.terminate()

@@ -65,7 +65,7 @@
     return ask(from, to, window_, busy);
   }
 
-  async function ask(from, to, window_, busy) {
+  async function ask(from, to, window_, busy, again = false) {
     const middle = to !== null ? milliseconds(to) : state.last ? milliseconds(BigInt(state.last.run_end)) : Date.now();
     const offset = window.rerailTimes.offset(middle);
     const query = new URLSearchParams({ width: String(Math.max(100, state.width)), offset: String(offset),
@@ -77,7 +77,9 @@
     const drawing = await answer.json();
     drawing.offset = offset;
     state.last = drawing;
-    return drawing;
+    // The first question did not know when the run was; summer time there may not be summer time now.
+    const isOtherSeason = window.rerailTimes.offset(milliseconds(BigInt(drawing.end))) !== offset;
+    return isOtherSeason && !again ? ask(from, to, window_, busy, true) : drawing;
   }
 
   function describe(drawing) {
@@ -132,9 +134,11 @@
     rerail_timeline: {
       async draw(relayout, window_, asked, run) {
         const cause = dash_clientside.callback_context.triggered.map((one) => one.prop_id.split(".")[0]);
-        const isFirst = state.run !== run;
+        // A page that is drawn anew, also of the same run, has a new frame.
+        const frame = document.getElementById("timeline-frame");
+        const isFirst = state.run !== run || state.frame !== frame;
         if (isFirst) {
-          Object.assign(state, { run, last: null });
+          Object.assign(state, { run, frame, last: null });
           const wanted = readAddress();
           if (wanted && wanted !== window_) {
             window_ = wanted;
@@ -221,6 +225,53 @@
 
   document.addEventListener("pointerdown", (event) => { state.pressed = Boolean(event.target.closest("#timeline")); });
   document.addEventListener("pointerup", () => { state.pressed = false; });
+
+  /* ── what the curves say under the pointer ────────────────────────────────────────────────────────────── */
+  const CURVES = [["training goodput", "training", percent], ["infrastructure goodput", "infrastructure", percent],
+    ["step", "step", whole_], ["durable step", "durable", whole_]];
+
+  function percent(value) { return `${(value * 100).toFixed(1)}\u202f%`; }
+  function whole_(value) { return Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, "\u202f"); }
+
+  /** The value of a curve at a wall-clock text: stairs hold, lines are straight between their points. */
+  function valueAt(trace, at) {
+    const xs = trace.x;
+    let low = 0;
+    let high = xs.length;
+    while (low < high) { const middle = (low + high) >> 1; if (xs[middle] <= at) low = middle + 1; else high = middle; }
+    const before = low - 1;
+    if (before < 0) return null;
+    const y = trace.y[before];
+    if (low >= xs.length) return xs[before] >= at ? y : null;
+    if (y === null || trace.y[low] === null || trace.line.shape === "hv") return y;
+    const time = (text) => Date.parse(`${text.replace(" ", "T")}Z`);
+    const span = time(xs[low]) - time(xs[before]);
+    return span ? y + (trace.y[low] - y) * (time(at) - time(xs[before])) / span : y;
+  }
+
+  function readOut(event) {
+    const line = document.getElementById("timeline-readout");
+    const plot = document.querySelector("#timeline .js-plotly-plot");
+    const axis = plot && plot._fullLayout && plot._fullLayout.xaxis;
+    if (!line || !axis || !axis.p2d || !state.last) return;
+    const x = event.clientX - plot.getBoundingClientRect().left - axis._offset;
+    if (x < 0 || x > axis._length) { line.textContent = ""; return; }
+    const at = String(axis.p2d(x)).replace("T", " ").slice(0, 23);
+    const parts = [];
+    for (const [name, label, format] of CURVES) {
+      const trace = state.last.figure.data.find((one) => one.name === name);
+      const value = trace && trace.x.length ? valueAt(trace, at) : null;
+      if (value !== null && value !== undefined) parts.push(`${label} ${format(value)}`);
+    }
+    line.textContent = [at.slice(11, 19) || at, ...parts].join("  ·  ");
+  }
+
+  let reading = false;
+  document.addEventListener("pointermove", (event) => {
+    if (reading || !event.target.closest || !event.target.closest("#timeline")) return;
+    reading = true;
+    requestAnimationFrame(() => { reading = false; readOut(event); });
+  });
 
   let resize = null;
   addEventListener("resize", () => {

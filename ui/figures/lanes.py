@@ -34,6 +34,8 @@ class Tone(StrEnum):
     SAVE = "save"
     FAILED_SAVE = "failed_save"
     SAVE_IN_FLIGHT = "save_in_flight"
+    LEFT_OUT = "left_out"
+    """More of them than can be drawn: zoom in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,15 @@ def incident_blocks(incidents: Sequence[IncidentLike], as_of: int, axis: Axis, l
     return blocks
 
 
+def with_left_out(blocks: list[Block], left_out: int, axis: Axis, many: str) -> list[Block]:
+    """The blocks, and one over the stretch before them where some are not drawn: an empty lane would lie."""
+    if not left_out:
+        return blocks
+    first = min((block.start for block in blocks), default=axis.end)
+    hover = f"<b>{text.number(left_out)} {many} are not drawn at this zoom</b><br>zoom in to see them"
+    return [Block(axis.start, max(first, axis.start + 1), Tone.LEFT_OUT, "", hover), *blocks]
+
+
 def block_traces(blocks: Sequence[Block], axis: Axis, scheme: Scheme, yaxis: str) -> list[Json]:
     """One bar trace per tone, and a diamond where a checkpoint became durable or failed."""
     traces: list[Json] = []
@@ -229,11 +240,13 @@ def _marker(tone: Tone, scheme: Scheme) -> Json:
         Tone.SAVE: scheme.phase(Phase.SAVING),
         Tone.FAILED_SAVE: scheme.surface,
         Tone.SAVE_IN_FLIGHT: scheme.phase(Phase.SAVING),
+        Tone.LEFT_OUT: scheme.raised,
     }
     edges = {Tone.PLANNED: scheme.phase(Phase.QUEUED), Tone.FAILED_SAVE: scheme.danger}
     marker: Json = {"color": fills[tone], "line": {"color": edges.get(tone, fills[tone]), "width": 1}}
-    if tone is Tone.SAVE_IN_FLIGHT:
-        marker["pattern"] = {"shape": "/", "fgcolor": scheme.surface, "bgcolor": fills[tone], "size": 5}
+    if tone in (Tone.SAVE_IN_FLIGHT, Tone.LEFT_OUT):
+        ink = scheme.surface if tone is Tone.SAVE_IN_FLIGHT else scheme.line
+        marker["pattern"] = {"shape": "/", "fgcolor": ink, "bgcolor": fills[tone], "size": 5}
     return marker
 
 

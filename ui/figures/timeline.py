@@ -24,7 +24,7 @@ from rerail.ui.theme import HATCHED, ORDER, OUTLINED, Scheme
 RASTER_ROWS = 24
 """Height of a stacked column in cells; a share that is there at all has one."""
 
-MOST_HOVERS = 240
+MOST_HOVERS = 150
 """So many places of a binned band answer a hover; more could not be told apart with a pointer, and weigh a lot."""
 
 BOTTOM_UP = (

@@ -72,7 +72,7 @@ def _layout(queries: Queries) -> Component:
                 "curl --data-binary @- -H 'Content-Type: application/x-ndjson' {server}/api/v1/facts",
             )
         )
-    body.append(_refused(refused))
+    body.insert(1 if refused.total else len(body), _refused(refused))
     body.append(_storage(storage))
     shown = island([*head, *body], "data-content")
     return dash_html.Div(shown, className="page-body", id="data-page", **{"data-title": "Data"})

@@ -8,7 +8,7 @@ from rerail.server.core.view import RunView
 from rerail.server.query_results import EmitterRow, RefusedRow
 from rerail.ui import text
 from rerail.ui.address import DATA, run_path
-from rerail.ui.elements import Head, badge, copy_table_button, instant, link, panel, table
+from rerail.ui.elements import Head, badge, copy_table_button, folded, instant, link, panel, table
 from rerail.ui.markup import Content, Markup, html
 
 CLOCK_DOUBT_NS = 1_000_000_000
@@ -71,7 +71,7 @@ def is_clean(view: RunView) -> bool:
     return not (quality.contradictory or quality.rejected or any(blind.until is None for blind in quality.blind))
 
 
-def emitters_table(emitters: Sequence[EmitterRow], with_run: bool = False) -> Markup:
+def emitters_table(emitters: Sequence[EmitterRow], with_run: bool = False) -> Content:
     """Who speaks of a run, and how well it is heard."""
     heads = [
         Head("emitter", "wide"),
@@ -100,7 +100,7 @@ def emitters_table(emitters: Sequence[EmitterRow], with_run: bool = False) -> Ma
             instant(emitter.last_received_at),
         ]
         rows.append([link(emitter.run_id, run_path(emitter.run_id)), *row] if with_run else row)
-    return table([Head("run"), *heads] if with_run else heads, rows, "Emitters")
+    return folded([Head("run", "words"), *heads] if with_run else heads, rows, "Emitters")
 
 
 def refused_table(rows: Sequence[RefusedRow]) -> Markup:
@@ -111,8 +111,8 @@ def refused_table(rows: Sequence[RefusedRow]) -> Markup:
         Head("emitter"),
         Head("field"),
         Head("value"),
-        Head("reason"),
-        Head("line as it came", "wide"),
+        Head("reason", "wide"),
+        Head("line as it came", "words"),
     )
     shown = [
         (

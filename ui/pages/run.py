@@ -154,7 +154,13 @@ def _picture() -> Component:
                 **{"aria-label": "Timeline: arrows move, + and − zoom, 0 shows all"},
             ),
             html.Div(id="timeline-legend", className="legend"),
-            html.P(id="timeline-caption", className="caption", **{"aria-live": "polite"}),
+            html.Div(
+                [
+                    html.Span(id="timeline-caption", **{"aria-live": "polite"}),
+                    html.Span(id="timeline-readout", **{"aria-hidden": "true"}),
+                ],
+                className="caption",
+            ),
         ],
         id="timeline-panel",
         className="panel panel-wide",

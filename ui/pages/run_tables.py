@@ -8,11 +8,12 @@ from rerail.server.core.facts import Phase
 from rerail.server.core.view import Attempt, Checkpoint, Incident, RecoveryDistribution, RunState, RunView
 from rerail.server.query_results import EmitterRow
 from rerail.ui import text
-from rerail.ui.address import incident_path, run_path
+from rerail.ui.address import incident_path
 from rerail.ui.elements import (
     Head,
     badge,
     copy_table_button,
+    folded,
     instant,
     link,
     panel,
@@ -26,9 +27,6 @@ from rerail.ui.figures.waterfall import waterfall_bars
 from rerail.ui.markup import Content, Markup, html
 from rerail.ui.pages.quality import quality_panel
 from rerail.ui.theme import ORDER, PHASE_OF_KIND
-
-SHOWN = 12
-"""Rows of a table that are there at once; the rest unfolds."""
 
 
 def panels(view: RunView, emitters: Sequence[EmitterRow]) -> list[Markup]:
@@ -487,24 +485,3 @@ def heartbeats_panel(view: RunView) -> Markup:
         lead="The longest healthy silence of any rank, and how far the armed time-out is above it.",
         actions=copy_table_button(),
     )
-
-
-def folded(
-    heads: Sequence[Head], rows: Sequence[Sequence[Content]], caption: str, ids: Sequence[str] | None = None
-) -> Content:
-    """A table; where it is long, its first rows, and the rest behind a line to unfold."""
-    if len(rows) <= SHOWN + 3:
-        return table(heads, rows, caption, ids)
-    rest = html.Details(
-        [
-            html.Summary(f"{text.number(len(rows) - SHOWN)} more"),
-            table(heads, rows[SHOWN:], f"{caption}, continued", None if ids is None else ids[SHOWN:]),
-        ],
-        className="more",
-    )
-    return [table(heads, rows[:SHOWN], caption, None if ids is None else ids[:SHOWN]), rest]
-
-
-def run_link(run_id: str, name: str | None) -> Markup:
-    """A run's name as a link."""
-    return link(name or run_id, run_path(run_id))
