@@ -67,7 +67,9 @@ def _add_collect(subparsers: Any) -> None:
     launcher.add_argument("--log", type=Path, help="the launcher's output")
     launcher.add_argument("--cycle-info", type=Path, help="directory of --ft-cycle-info-dir (NVRx 0.6 and later)")
     launcher.add_argument("--app-logs", help="per-attempt logs of the workers, a pattern such as 'logs/app_cycle*.log'")
-    launcher.add_argument("--run-id", "--run", dest="run_id", help="the run (default: what the launcher calls it)")
+    launcher.add_argument(
+        "--run-id", "--run", dest="run_id", help="the run (default: RERAIL_RUN, else what the launcher calls it)"
+    )
     launcher.add_argument("--node", help="the node the launcher runs on (default: this one)")
     launcher.add_argument("--pid", type=int, help="process id of the launcher, to read its settings from")
     launcher.add_argument("--zone-minutes", type=int, help="time zone of the log, minutes east of UTC")
@@ -117,10 +119,9 @@ def run_agent(arguments: argparse.Namespace) -> int:
     _log_to_terminal()
     directory = arguments.dir or settings().directory
     node = identity().node
-    sources = [LauncherSource(node=node, log=arguments.launcher_log)] if arguments.launcher_log else []
-    agent = Agent(
-        directory, destination(arguments), node, run=arguments.run_id, sources=sources, most_bytes=arguments.spool_bytes
-    )
+    run = arguments.run_id or settings().run
+    sources = [LauncherSource(node=node, run=run, log=arguments.launcher_log)] if arguments.launcher_log else []
+    agent = Agent(directory, destination(arguments), node, run=run, sources=sources, most_bytes=arguments.spool_bytes)
     return _run_until_stopped(agent)
 
 
@@ -131,9 +132,10 @@ def run_collect_launcher(arguments: argparse.Namespace) -> int:
         return 2
     _log_to_terminal()
     told = identity()
+    run = arguments.run_id or settings().run
     source = LauncherSource(
         node=arguments.node or told.node,
-        run=arguments.run_id,
+        run=run,
         log=arguments.log,
         cycle_info=arguments.cycle_info,
         app_logs=arguments.app_logs,
@@ -150,7 +152,7 @@ def run_collect_launcher(arguments: argparse.Namespace) -> int:
             return 1
         return 0
     directory = arguments.dir or settings().directory / "collect"
-    agent = Agent(directory, destination(arguments), told.node, run=arguments.run_id, sources=[source])
+    agent = Agent(directory, destination(arguments), told.node, run=run, sources=[source])
     if arguments.once:
         return _run_once(agent, source)
     return _run_until_stopped(agent)

@@ -56,6 +56,8 @@ class Settings:
     directory: Path
     ring_bytes: int = RING_BYTES
     fold_seconds: float = FOLD_SECONDS
+    run: str | None = None
+    """The run as somebody named it on purpose; a launcher's own name for it yields to this."""
     url: str | None = None
     token: str | None = None
     switched_off: bool = False
@@ -87,6 +89,7 @@ def settings(environment: Mapping[str, str] | None = None) -> Settings:
         directory=Path(directory),
         ring_bytes=_number(told, ("RERAIL_RING_BYTES",)) or RING_BYTES,
         fold_seconds=_seconds(told.get("RERAIL_FOLD_SECONDS")) or FOLD_SECONDS,
+        run=_first(told, ("RERAIL_RUN",)),
         url=told.get("RERAIL_URL") or None,
         token=told.get("RERAIL_TOKEN") or None,
         switched_off=told.get("RERAIL_OFF", "") not in ("", "0"),
