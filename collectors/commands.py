@@ -68,7 +68,7 @@ def _add_collect(subparsers: Any) -> None:
     launcher.add_argument("--cycle-info", type=Path, help="directory of --ft-cycle-info-dir (NVRx 0.6 and later)")
     launcher.add_argument("--app-logs", help="per-attempt logs of the workers, a pattern such as 'logs/app_cycle*.log'")
     launcher.add_argument(
-        "--run-id", "--run", dest="run_id", help="the run (default: RERAIL_RUN, else what the launcher calls it)"
+        "--run-id", "--run", dest="run_id", help="the run (default: RERAIL_RUN, else the launcher's word)"
     )
     launcher.add_argument("--node", help="the node the launcher runs on (default: this one)")
     launcher.add_argument("--pid", type=int, help="process id of the launcher, to read its settings from")
