@@ -157,7 +157,7 @@ def measured(name: str, which: str, bodies: list[bytes], facts: int, headers: di
     return facts / cpu
 
 
-# --- the two servers ---------------------------------------------------------------------------------------------------
+# --- the two servers --------------------------------------------------------------------------------------------------
 
 
 def serve(which: str, database: str) -> None:

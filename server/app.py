@@ -67,6 +67,7 @@ def create_api(settings: Settings) -> FastAPI:
         lifespan=lifespan,
     )
     api.state.queries = queries
+    api.state.closing = closing
     add_error_answers(api)
     api.add_middleware(EncodedRunIds)
 

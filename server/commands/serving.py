@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import socket
 import sys
 
 from rerail.server.commands import settings_of
 
 GRACEFUL_SECONDS = 3
-"""An open event stream keeps uvicorn from ending for ever without it."""
+"""Connections that do not end by themselves are cut after this."""
 
 
 def serve(parsed: argparse.Namespace) -> int:
@@ -24,12 +25,22 @@ def serve(parsed: argparse.Namespace) -> int:
     shown = engines.shown(engines.normalised(settings.database_url))
     print(f"rerail {settings.role} at http://{settings.host}:{settings.port}", file=sys.stderr)
     print(f"database {shown}  (from {settings.sources['database_url']})", file=sys.stderr)
-    uvicorn.run(
-        create_app(settings),
-        host=settings.host,
-        port=settings.port,
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=GRACEFUL_SECONDS,
-    )
+    api = create_app(settings)
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            # The lifespan ends after the last connection, and an event stream is one: tell it first.
+            api.state.closing.set()
+            await super().shutdown(sockets)
+
+    Server(
+        uvicorn.Config(
+            api,
+            host=settings.host,
+            port=settings.port,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=GRACEFUL_SECONDS,
+        )
+    ).run()
     return 0

@@ -182,7 +182,7 @@ def test_reading_and_writing_at_once_never_fails(runs: httpx.Client, small_run: 
     bad: list[object] = []
 
     def read() -> None:
-        for _ in range(20):
+        for _ in range(8):
             for path in ("/api/v1/runs", "/api/v1/runs/a", "/api/v1/runs/a/timeline"):
                 response = runs.get(path)
                 if response.status_code != 200:
@@ -191,7 +191,7 @@ def test_reading_and_writing_at_once_never_fails(runs: httpx.Client, small_run: 
     readers = [threading.Thread(target=read) for _ in range(4)]
     for reader in readers:
         reader.start()
-    for number in range(30):
+    for number in range(12):
         response = runs.post(FACTS, content=small_run(f"more-{number}"))
         if response.status_code != 200:
             bad.append(response.text)

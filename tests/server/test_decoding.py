@@ -124,7 +124,7 @@ def same(body: bytes) -> None:
     assert [entry.clock_offset_ns for entry in fast.batch.stated] == [e.clock_offset_ns for e in slow.batch.stated]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(stated(), max_size=3))
 def test_nearly_facts_fare_the_same_on_both_paths(lines: list[dict[str, object]]) -> None:
     same(body_of(lines))
@@ -136,7 +136,7 @@ def test_facts_fare_the_same_on_both_paths(lines: list[dict[str, object]]) -> No
     same(body_of(lines))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(good(), stated().map(lambda line: {**line, "kind": "context"}), stated()), max_size=6))
 def test_contexts_fare_the_same_on_both_paths(lines: list[dict[str, object]]) -> None:
     same(body_of(lines))
