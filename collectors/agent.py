@@ -6,7 +6,8 @@ Rules
 - A rank is gone when its process id is free or belongs to a process that started at another time. Where process ids
   of its container cannot be seen from here, nothing is said.
 - The agent does not know why a rank ended. It states what it saw (`evidence`, source `agent`), never an exit code and
-  never a recovery mark. Where a rank said goodbye, the time until its process was gone is `overhead:teardown`.
+  never a recovery mark. Where a rank ended well, the time until its process was gone is `overhead:teardown`;
+  after an error that time belongs to the fault.
 - A ring is removed when its process is gone and everything in it is in the spool.
 - A source that is down is `blind` from the first failure to the next success.
 - The clock of a node is told (`clock`) for every emitter on it, and only when it is off by clearly more than the
@@ -24,7 +25,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rerail.collectors.outlet import ClockReading, Outlet
-from rerail.collectors.ring import RingReader, process_namespace, process_started
+from rerail.collectors.ring import CLOSED_BY_ERROR, RingReader, process_namespace, process_started
 from rerail.collectors.ring_facts import CLOCK, SEQUENCES_PER_SLOT, RingFacts, RingPlace
 from rerail.collectors.sender import Sender
 from rerail.collectors.source import Source, SourceDown
@@ -215,8 +216,8 @@ class Agent:
         if closed_at is None:
             return [self._missed(ring, last_instant)]
         start, end = ring.facts.wall(closed_at), ring.seen_alive_at
-        if end is None or end <= start:
-            return []  # nobody looked while it ended
+        if closed_at == CLOSED_BY_ERROR or end is None or end <= start:
+            return []  # that time belongs to the fault; or nobody looked while it ended
         common = self._common(end) | self._place(ring)
         return [PhaseSpan(**common, phase=Phase.OVERHEAD, name="teardown", start=start, end=end)]  # type: ignore[arg-type]
 

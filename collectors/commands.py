@@ -164,6 +164,7 @@ def run_demonstration(arguments: argparse.Namespace) -> int:
     from rerail.collectors.demo.showcase import Showcase, ShowcaseFailed, run_showcase
 
     _log_to_terminal()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C does
     run = arguments.run_id or time.strftime("demo-%m%d-%H%M%S")
     directory = arguments.dir or (arguments.data / run if arguments.serve else temporary_directory(run))
     demo = Demo(

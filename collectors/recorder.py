@@ -44,6 +44,7 @@ from rerail.collectors.masking import masked
 from rerail.collectors.ring import (
     BEAT,
     BEAT_SLOT,
+    CLOSED_BY_ERROR,
     HEADER_BYTES,
     STEP,
     STEP_SLOT,
@@ -112,6 +113,7 @@ class Recorder:
         self._span_count = 0
         self._open_spans: dict[str, tuple[str, int]] = {}
         self._closed = False
+        self._has_failed = False
         self._process = os.getpid()
         self._armed_us = 0
         self.emitter = ""
@@ -382,7 +384,7 @@ class Recorder:
             for span in list(self._open_spans):
                 self._end(span)
             if self._ring is not None:
-                self._ring.mark_closed(_now())
+                self._ring.mark_closed(CLOSED_BY_ERROR if self._has_failed else _now())
         except Exception:
             self._count_loss()
 
@@ -393,6 +395,7 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None and not isinstance(error, SystemExit):
+            self._has_failed = True
             self.exception(error)
         self.close()
 

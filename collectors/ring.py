@@ -39,6 +39,9 @@ time of the process in kernel ticks."""
 
 LOST_AT = 128
 CLOSED_AT = 136
+CLOSED_BY_ERROR = 1
+"""Stands in place of an instant where an error ended the writer: how long it then takes belongs to the fault."""
+
 TEXT_LENGTH_AT = 192
 TEXT_AT = 196
 COUNTER = Struct("=Q")
@@ -180,7 +183,10 @@ class RingReader:
 
     @property
     def closed_at(self) -> int | None:
-        """The monotonic instant at which the writer said that nothing more will come; None while it has not."""
+        """The monotonic instant at which the writer said that nothing more will come; None while it has not.
+
+        `CLOSED_BY_ERROR` where an error ended it.
+        """
         return int(COUNTER.unpack_from(self._buffer, CLOSED_AT)[0]) or None
 
     def state(self, number: int) -> int:

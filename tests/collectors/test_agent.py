@@ -104,10 +104,13 @@ def test_a_rank_that_said_goodbye_is_not_missed(intake, tmp_path: Path, make_rec
     assert not intake.of_kind("evidence")
 
 
-def test_the_time_a_process_takes_to_end_after_its_goodbye_is_told(intake, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("body", "spans"), [("recorder.step(1)", 1), ("raise ValueError('the loss is NaN')", 0)])
+def test_the_time_a_process_takes_to_end_well_is_told_and_after_an_error_belongs_to_the_fault(
+    intake, tmp_path: Path, body: str, spans: int
+) -> None:
     script = (
-        "import sys, time\nfrom rerail.collectors.recorder import Recorder\n"
-        "with Recorder('story', directory=sys.argv[1]) as recorder: recorder.step(1)\n"
+        "import contextlib, sys\nfrom rerail.collectors.recorder import Recorder\n"
+        f"with contextlib.suppress(ValueError), Recorder('story', directory=sys.argv[1]) as recorder: {body}\n"
         "print('closed', flush=True)\nsys.stdin.read()\n"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
@@ -123,9 +126,10 @@ def test_the_time_a_process_takes_to_end_after_its_goodbye_is_told(intake, tmp_p
         rank.wait()
         agent.look()
         agent.sender.drain(5)
-    (span,) = (fact for fact in intake.of_kind("phase") if fact["phase"] == "overhead:teardown")
-    assert 0 < span["end"] - span["start"] < 60_000_000_000
-    assert not intake.of_kind("evidence")
+    told = [fact for fact in intake.of_kind("phase") if fact["phase"] == "overhead:teardown"]
+    assert len(told) == spans
+    assert all(0 < span["end"] - span["start"] < 60_000_000_000 for span in told)
+    assert not [fact for fact in intake.of_kind("evidence") if fact["source"] == "agent"]
 
 
 @pytest.mark.parametrize(
