@@ -132,9 +132,13 @@ def _name(field: str, value: object) -> str:
 def _finite(field: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise FactError(field, value, "not a number")
-    if not math.isfinite(value):
+    try:
+        number = float(value)
+    except OverflowError:
+        raise FactError(field, value, "larger than any float") from None
+    if not math.isfinite(number):
         raise FactError(field, value, "not a finite number")
-    return float(value)
+    return number
 
 
 def _flag(field: str, value: object) -> bool:
@@ -420,6 +424,9 @@ def _check_whole(kind: str, known: dict[str, object], merged: Mapping[str, objec
             raise FactError("durations_us", "[]", "empty")
         if count is not None and len(durations) != 1:
             raise FactError("durations_us", f"{len(durations)} entries", "with count, exactly one duration is told")
+        assert isinstance(start, int)
+        if start + sum(durations) * 1000 > LATEST_INSTANT:
+            raise FactError("durations_us", f"{sum(durations)} in all", "the last step ends after the year 2100")
         if count is None and loss and len(loss) != len(durations):
             raise FactError("loss", f"{len(loss)} entries", f"not one per step ({len(durations)})")
     elif kind == "phase":

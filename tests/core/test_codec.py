@@ -61,6 +61,8 @@ def test_every_recorded_fact_survives_a_round_trip():
         ({"kind": 5}, "kind", "not text"),
         ({"kind": None}, "kind", "missing"),
         ({"kind": "metric", "name": "loss", "value": float("inf")}, "value", "not a finite number"),
+        ({"kind": "metric", "name": "loss", "value": 10**400}, "value", "larger than any float"),
+        ({"durations_us": [2**62]}, "durations_us", "after the year 2100"),
         ({"kind": "evidence", "source": "stderr", "text": "\ud800"}, "text", "not valid Unicode"),
     ],
 )
