@@ -20,6 +20,9 @@ from rerail.ui.markup import Content, Markup, html
 SHOWN = 12
 """Rows of a long table that are there at once; the rest unfolds."""
 
+MOST_ROWS = 200
+"""Rows that a page carries of one table."""
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -124,17 +127,20 @@ def table(
 def folded(
     heads: Sequence[Head], rows: Sequence[Sequence[Content]], caption: str, ids: Sequence[str] | None = None
 ) -> Content:
-    """A table; where it is long, its first rows, and the rest behind a line to unfold."""
+    """A table; where it is long, its first rows, and the rest behind a line to unfold, up to `MOST_ROWS`."""
     if len(rows) <= SHOWN + 3:
         return table(heads, rows, caption, ids)
-    rest = html.Details(
-        [
-            html.Summary(f"{text.number(len(rows) - SHOWN)} more"),
-            table(heads, rows[SHOWN:], f"{caption}, continued", None if ids is None else ids[SHOWN:]),
-        ],
-        className="more",
-    )
-    return [table(heads, rows[:SHOWN], caption, None if ids is None else ids[:SHOWN]), rest]
+    last = min(len(rows), MOST_ROWS)
+    rest: list[Content] = [
+        html.Summary(f"{text.number(last - SHOWN)} more"),
+        table(heads, rows[SHOWN:last], f"{caption}, continued", None if ids is None else ids[SHOWN:last]),
+    ]
+    if last < len(rows):
+        rest.append(html.P(f"{text.number(len(rows) - last)} others are not listed here.", className="note"))
+    return [
+        table(heads, rows[:SHOWN], caption, None if ids is None else ids[:SHOWN]),
+        html.Details(rest, className="more"),
+    ]
 
 
 def phase_class(phase: Phase) -> str:

@@ -114,6 +114,20 @@ def test_a_reader_in_new_york_sees_the_hours_they_chose(server, open_page, choic
     assert first_tick.startswith(hour[:2]), first_tick
 
 
+def test_of_two_questions_that_overlap_the_last_one_is_drawn(server, open_page):
+    page, _ = open_page(server.url + "/data", timezone_id="America/New_York")
+    slow = "const answer = fetch; window.fetch = (url, how) => String(url).includes('/timeline?')"
+    slow += " ? new Promise((go) => setTimeout(go, 700)).then(() => answer(url, how)) : answer(url, how)"
+    page.add_init_script(slow)
+    page.goto(server.url + "/runs/done")
+    with page.expect_request(lambda request: "/timeline?" in request.url):
+        page.wait_for_selector("#run-page")
+    page.click("#zone >> text=UTC")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('#timeline .annotation')].some((note) => note.textContent === 'UTC')"
+    )
+
+
 def test_the_zone_and_the_scheme_are_remembered(server, open_page):
     page, _ = open_page(server.url + "/runs/done", color_scheme="light", timezone_id="America/New_York")
     drawn(page)

@@ -112,6 +112,22 @@
     }
   }
 
+  /* Not the answer of the callback: of two that overlap Dash may keep the older. Here the last question wins. */
+  async function redraw(window_) {
+    const run = state.run;
+    try {
+      const drawing = await fetchFigure(window_);
+      if (state.run !== run || !document.getElementById("timeline")) return;
+      describe(drawing);
+      dash_clientside.set_props("timeline", { figure: drawing.figure });
+    } catch (error) {
+      const caption = document.getElementById("timeline-caption");
+      if (error.name !== "AbortError" && caption) {
+        caption.textContent = `The picture could not be read: ${error.message}. What is shown may be old.`;
+      }
+    }
+  }
+
   function show(from, to) {
     if (state.last) {
       const start = BigInt(state.last.run_start || state.last.start);
@@ -132,7 +148,7 @@
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
     rerail_timeline: {
-      async draw(relayout, window_, asked, run) {
+      draw(relayout, window_, asked, run) {
         const cause = dash_clientside.callback_context.triggered.map((one) => one.prop_id.split(".")[0]);
         // A page that is drawn anew, also of the same run, has a new frame.
         const frame = document.getElementById("timeline-frame");
@@ -155,17 +171,8 @@
           if (isFixed && state.last && BigInt(state.last.run_end) > state.to) return dash_clientside.no_update;
         }
         writeAddress(window_);
-        try {
-          const drawing = await fetchFigure(window_);
-          describe(drawing);
-          return drawing.figure;
-        } catch (error) {
-          if (error.name !== "AbortError") {
-            const caption = document.getElementById("timeline-caption");
-            if (caption) caption.textContent = `The picture could not be read: ${error.message}. What is shown may be old.`;
-          }
-          return dash_clientside.no_update;
-        }
+        redraw(window_);
+        return dash_clientside.no_update;
       },
       open(click) {
         const point = click && click.points && click.points[0];

@@ -48,9 +48,7 @@ def _layout(queries: Queries) -> Component:
             )
         )
     if emitters:
-        worst_first = sorted(
-            emitters, key=lambda emitter: (-emitter.rejected, -emitter.missing, -(emitter.last_received_at or 0))
-        )
+        worst_first = sorted(emitters, key=lambda emitter: (-emitter.rejected, -(emitter.last_received_at or 0)))
         shown = worst_first[:EMITTERS_SHOWN]
         lead = f"{text.count(len(emitters), 'emitter')} of {text.count(len(newest), 'run')}; the doubtful first."
         body.append(

@@ -23,7 +23,8 @@ from rerail.ui.address import Address, incident_path, run_path
 from rerail.ui.elements import Head, badge, copy_table_button, instant, link, panel, table
 from rerail.ui.markup import Content, Markup, encoded, html, island
 from rerail.ui.pages.run_head import phrases
-from rerail.ui.pages.run_tables import anatomy_bar, exit_codes, part_class
+from rerail.ui.pages.run_losses import anatomy_bar, part_class
+from rerail.ui.pages.run_tables import exit_codes
 from rerail.ui.reading import NOT_FOUND, in_thread
 from rerail.ui.sentences import incident_sentence
 

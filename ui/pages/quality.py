@@ -78,7 +78,6 @@ def emitters_table(emitters: Sequence[EmitterRow], with_run: bool = False) -> Co
         Head("facts", "number"),
         Head("duplicate", "number"),
         Head("refused", "number"),
-        Head("missing", "number", "sequence numbers that never came"),
         Head(
             "least delay",
             "number",
@@ -94,7 +93,6 @@ def emitters_table(emitters: Sequence[EmitterRow], with_run: bool = False) -> Co
             text.number(emitter.accepted),
             text.number(emitter.duplicate),
             badge(text.number(emitter.rejected), "warn") if emitter.rejected else "0",
-            badge(text.number(emitter.missing), "warn") if emitter.missing else "0",
             text.duration(emitter.least_delay_ns, text.DASH),
             _offset(emitter.clock_offset_ns),
             instant(emitter.last_received_at),

@@ -59,6 +59,7 @@ async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
             dcc.Store(id="run-id", data=view.run_id),
             dcc.Store(id="run-live"),
             dcc.Store(id="timeline-ask"),
+            dcc.Store(id="timeline-drawn"),
             island(head(view), "run-head"),
             _picture(),
             island(panels(view, emitters), "run-panels"),
@@ -91,7 +92,7 @@ def register(app: Dash, queries: Queries) -> None:
 
     app.clientside_callback(
         ClientsideFunction("rerail_timeline", "draw"),
-        Output("timeline", "figure"),
+        Output("timeline-drawn", "data"),
         Input("timeline", "relayoutData"),
         Input("timeline-window", "value"),
         Input("timeline-ask", "data"),
