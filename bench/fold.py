@@ -1,7 +1,7 @@
 """How long a million steps take to fold, and one step more after them.
 
-The peer in the same run is what a fold without memory costs: everything folded again for one more step. `bench/live_step.py`
-measures the same with the database in it.
+The peer in the same run is what a fold without memory costs: everything folded again for one more step.
+`bench/live_step.py` measures the same with the database in it.
 """
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from rerail.server.core.fold import RunFold
-from rerail.server.core.view import RunState, RunView, StepPoint
+from rerail.server.core.view import RunState, RunView
 from rerail.server.errors import StoreAwayError
 from rerail.server.store import DerivedRun, DueRun, Store
 
@@ -41,7 +41,6 @@ class _Held:
     fold: RunFold
     upto_ingest: int = 0
     revision: int | None = None
-    step_points: Sequence[StepPoint] = field(default_factory=tuple)
 
 
 class Projector:
@@ -113,19 +112,17 @@ class Projector:
             held.fold.add(log.facts)
         as_of = self._clock()
         view = held.fold.view(as_of, duplicates=log.duplicates, rejected=log.rejected)
-        points = tuple(held.fold.step_points)
         derived = DerivedRun(
             view=view,
             upto_ingest=log.upto_ingest,
             spans=held.fold.spans,
-            step_points=points,
+            step_points=held.fold.step_points,
             settled_spans=held.fold.settled_spans,
-            settled_step_points=_equal_length(held.step_points, points),
+            settled_step_points=held.fold.settled_step_points,
             base_revision=held.revision,
         )
         held.revision = self._store.save(derived, next_due_at(view, as_of))
         held.upto_ingest = log.upto_ingest
-        held.step_points = points
         self._held[run] = held
         while len(self._held) > self._held_folds:
             self._held.popitem(last=False)
@@ -138,11 +135,3 @@ def next_due_at(view: RunView, now: int) -> int | None:
     heard = view.last_heard_at if view.last_heard_at is not None else view.started_at
     silence = 0 if heard is None else max(0, now - heard)
     return now + max(SECOND, silence // 100)
-
-
-def _equal_length(before: Sequence[StepPoint], now: Sequence[StepPoint]) -> int:
-    """How many leading points are the same."""
-    shorter = min(len(before), len(now))
-    if before[:shorter] == now[:shorter]:
-        return shorter
-    return next(index for index in range(shorter) if before[index] != now[index])

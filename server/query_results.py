@@ -197,8 +197,6 @@ class EmitterRow:
     duplicate: int
     rejected: int
     highest_seq: int | None
-    missing: int
-    """Sequence numbers below `highest_seq` that never came: lost, or still on their way."""
     last_at: int | None
     """Latest instant it stated, by its own clock."""
     last_received_at: int | None

@@ -32,7 +32,7 @@ def upgrade() -> None:
         sa.Column("run_id", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("emitter_id", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("emitter", sa.Text(), nullable=False),
-        sa.Column("held", sa.LargeBinary(), nullable=False),
+        sa.Column("highest_seq", sa.BigInteger(), nullable=True),
         sa.Column("accepted", sa.BigInteger(), nullable=False),
         sa.Column("duplicate", sa.BigInteger(), nullable=False),
         sa.Column("rejected", sa.BigInteger(), nullable=False),
@@ -41,6 +41,14 @@ def upgrade() -> None:
         sa.Column("least_delay_ns", sa.BigInteger(), nullable=True),
         sa.Column("clock_offset_ns", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("run_id", "emitter_id", name=op.f("pk_emitter")),
+    )
+    op.create_table(
+        "held_numbers",
+        sa.Column("run_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("emitter_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("chunk", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("held", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("run_id", "emitter_id", "chunk", name=op.f("pk_held_numbers")),
     )
     op.create_table(
         "fact_segment",

@@ -123,10 +123,11 @@ class Store(Protocol):
     def claim_due(self, now: int, limit: int, lease_ns: int) -> tuple[DueRun, ...]:
         """Runs with new facts or whose time has come; nobody else gets them until saved, or until the lease is over."""
 
-    def save(self, derived: DerivedRun, next_due_at: int | None) -> int:
+    def save(self, derived: DerivedRun, next_due_at: int | None) -> int | None:
         """Save a view and what belongs to it; its revision. Due again at `next_due_at`, at once where facts came since.
 
-        `next_due_at` None: only when facts come.
+        `next_due_at` None: only when facts come. Gives None, and changes nothing, where a newer view is there already:
+        that one is no base for what this caller settles next.
         """
 
     def save_error(self, run: str, error: str, next_due_at: int) -> None:

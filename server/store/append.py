@@ -11,6 +11,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from operator import itemgetter
 
@@ -20,7 +21,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from rerail.server.errors import StoreError
 from rerail.server.store import Batch, LoggedFact, Receipt, RefusedLine, Stated, tables
 from rerail.server.store.documents import pack_lines
-from rerail.server.store.held_numbers import HeldNumbers
+from rerail.server.store.held_numbers import HeldNumbers, chunks_of
 
 KEPT_REFUSALS = 1000
 """Refused lines kept per run and day; the rest is only counted, so that a storm cannot fill the disk."""
@@ -39,21 +40,52 @@ def upsert(connection: Connection, table: Table):
     return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
 
 
+@lru_cache(maxsize=64)
+def _replacing(dialect: str, table: Table, keys: tuple[str, ...], names: tuple[str, ...]):
+    statement = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
+    return statement.on_conflict_do_update(
+        index_elements=list(keys), set_={name: statement.excluded[name] for name in names}
+    )
+
+
+def replacing(connection: Connection, table: Table, names: Sequence[str]):
+    """An INSERT that replaces these columns where the row exists. Built once: building costs more than running it."""
+    keys = tuple(column.name for column in table.primary_key.columns)
+    return _replacing(connection.dialect.name, table, keys, tuple(name for name in names if name not in keys))
+
+
 _seq, _at, _line = itemgetter(0), itemgetter(1), itemgetter(2)
 
 
 class _Emitter:
     """What is known of one emitter while a transaction adds to it."""
 
-    __slots__ = ("accepted", "clock_offset_ns", "duplicate", "held", "last_at", "least_delay_ns", "name", "rejected")
+    __slots__ = (
+        "accepted", "chunks", "clock_offset_ns", "duplicate", "highest_seq", "last_at", "least_delay_ns", "name",
+        "rejected",
+    )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.held = HeldNumbers()
+        self.chunks: dict[int, HeldNumbers] = {}
+        """The chunks of held numbers that this transaction touches."""
+        self.highest_seq: int | None = None
         self.accepted = self.duplicate = self.rejected = 0
         self.last_at: int | None = None
         self.least_delay_ns: int | None = None
         self.clock_offset_ns: int | None = None
+
+    def take(self, numbers: Sequence[int]) -> list[int] | None:
+        """Hold these numbers. The places of those that were new; None when every one was."""
+        new: list[int] = []
+        for chunk, places in chunks_of(numbers).items():
+            held = self.chunks[chunk]
+            fresh = held.take([numbers[place] for place in places])
+            new.extend(places if fresh is None else [places[index] for index in fresh])
+        if numbers:
+            highest = max(numbers)
+            self.highest_seq = highest if self.highest_seq is None else max(self.highest_seq, highest)
+        return None if len(new) == len(numbers) else sorted(new)
 
     def hear(self, facts: Sequence[LoggedFact], received_at: int) -> None:
         newest = max(map(_at, facts))
@@ -103,6 +135,7 @@ class Appender:
                         known.rejected += 1
         if segments:
             connection.execute(insert(tables.fact_segment), segments)
+        self._save_chunks(connection, emitters)
         self._save_emitters(connection, emitters, max((batch.received_at for batch in batches), default=0))
         self._save_runs(connection, run_ids, ingests, totals, batches)
         for batch in batches:
@@ -180,11 +213,8 @@ class Appender:
             ),
             heard,
         )
-        due = upsert(connection, tables.dirty_run)
         connection.execute(
-            due.on_conflict_do_update(
-                index_elements=["run_id"], set_={"ingest": due.excluded.ingest, "due_at": due.excluded.due_at}
-            ),
+            replacing(connection, tables.dirty_run, ("ingest", "due_at")),
             [{"run_id": entry["key"], "ingest": entry["ingest"], "due_at": 0, "claimed_until": 0} for entry in heard],
         )
 
@@ -208,16 +238,40 @@ class Appender:
                 emitter = emitters[row.run_id, row.emitter_id]
                 if emitter.name != row.emitter:
                     raise StoreError(f"emitters {emitter.name!r} and {row.emitter!r} have the same key; rename one")
-                emitter.held = HeldNumbers.from_bytes(row.held)
+                emitter.highest_seq = row.highest_seq
                 emitter.accepted, emitter.duplicate, emitter.rejected = row.accepted, row.duplicate, row.rejected
                 emitter.last_at, emitter.least_delay_ns = row.last_at, row.least_delay_ns
                 emitter.clock_offset_ns = row.clock_offset_ns
+        self._read_chunks(connection, emitters, run_ids, batches)
         return emitters
+
+    def _read_chunks(
+        self,
+        connection: Connection,
+        emitters: dict[tuple[int, int], _Emitter],
+        run_ids: dict[str, int],
+        batches: Sequence[Batch],
+    ) -> None:
+        """The chunks of held numbers that these batches touch."""
+        for batch in batches:
+            for stated in batch.stated:
+                emitter = emitters[run_ids[stated.run], key_of(stated.emitter)]
+                for chunk in chunks_of(list(map(_seq, stated.facts))):
+                    emitter.chunks.setdefault(chunk, HeldNumbers())
+        columns = tables.held_numbers.c
+        keys = [(*key, chunk) for key, emitter in emitters.items() for chunk in emitter.chunks]
+        for index in range(0, len(keys), 500):
+            for row in connection.execute(
+                select(tables.held_numbers).where(
+                    tuple_(columns.run_id, columns.emitter_id, columns.chunk).in_(keys[index : index + 500])
+                )
+            ):
+                emitters[row.run_id, row.emitter_id].chunks[row.chunk] = HeldNumbers.from_bytes(row.held)
 
     def _new_facts(self, emitter: _Emitter, stated: Stated, received_at: int) -> Sequence[LoggedFact]:
         """Those of an emitter's facts that are not held yet; from now on they are."""
         facts: Sequence[LoggedFact] = stated.facts
-        new = emitter.held.take(list(map(_seq, facts)))
+        new = emitter.take(list(map(_seq, facts)))
         if new is not None:
             facts = [facts[index] for index in new]
         emitter.accepted += len(facts)
@@ -248,21 +302,18 @@ class Appender:
     ) -> None:
         if not emitters:
             return
-        statement = upsert(connection, tables.emitter)
         changing = (
-            "held", "accepted", "duplicate", "rejected", "last_at", "last_received_at", "least_delay_ns",
+            "highest_seq", "accepted", "duplicate", "rejected", "last_at", "last_received_at", "least_delay_ns",
             "clock_offset_ns",
         )  # fmt: skip
         connection.execute(
-            statement.on_conflict_do_update(
-                index_elements=["run_id", "emitter_id"], set_={name: statement.excluded[name] for name in changing}
-            ),
+            replacing(connection, tables.emitter, changing),
             [
                 {
                     "run_id": run_id,
                     "emitter_id": emitter_id,
                     "emitter": emitter.name,
-                    "held": emitter.held.to_bytes(),
+                    "highest_seq": emitter.highest_seq,
                     "accepted": emitter.accepted,
                     "duplicate": emitter.duplicate,
                     "rejected": emitter.rejected,
@@ -274,6 +325,16 @@ class Appender:
                 for (run_id, emitter_id), emitter in sorted(emitters.items())
             ],
         )
+
+    def _save_chunks(self, connection: Connection, emitters: dict[tuple[int, int], _Emitter]) -> None:
+        rows = [
+            {"run_id": run_id, "emitter_id": emitter_id, "chunk": chunk, "held": held.to_bytes()}
+            for (run_id, emitter_id), emitter in sorted(emitters.items())
+            for chunk, held in sorted(emitter.chunks.items())
+        ]
+        if not rows:
+            return
+        connection.execute(replacing(connection, tables.held_numbers, ("held",)), rows)
 
     # --- refusals -------------------------------------------------------------------------------------------------
 

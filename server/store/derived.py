@@ -14,13 +14,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import lru_cache
 
 from sqlalchemy import Connection, Engine, bindparam, delete, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
 from rerail.server.core.view import Incident, RunState, Span, StepPoint
 from rerail.server.query_results import RunRow
 from rerail.server.store import DerivedRun, DueRun, documents, tables
-from rerail.server.store.append import key_of, upsert
+from rerail.server.store.append import key_of, replacing, upsert
 from rerail.server.store.run_rows import row_columns, row_of_view
 
 _REMEMBERED_RUNS = 256
@@ -93,7 +95,7 @@ class DerivedWriter:
 
     # --- views ----------------------------------------------------------------------------------------------------
 
-    def save(self, derived: DerivedRun, next_due_at: int | None) -> int:
+    def save(self, derived: DerivedRun, next_due_at: int | None) -> int | None:
         """See `Store.save`."""
         view = derived.view
         run_id = key_of(view.run_id)
@@ -104,24 +106,25 @@ class DerivedWriter:
                 .with_for_update()
             ).one_or_none()
             if stored is not None and stored.upto_ingest > derived.upto_ingest:
+                # Another projector saved a newer view: what it wrote is no base for what this one settles next.
                 self._give_back(connection, run_id, derived.upto_ingest, next_due_at)
-                return stored.revision
+                return None
             is_base = stored is not None and stored.revision == derived.base_revision
             self._save_spans(connection, run_id, derived.spans, derived.settled_spans if is_base else 0)
             self._save_points(connection, run_id, derived.step_points, derived.settled_step_points if is_base else 0)
             self._save_incidents(connection, run_id, derived, is_base)
             revision = self._next_revision(connection)
             row = row_of_view(view)
-            statement = upsert(connection, tables.run_view).values(
+            saved = {
                 **row_columns(row),
-                run_id=run_id,
-                upto_ingest=derived.upto_ingest,
-                revision=revision,
-                error=None,
-                row=documents.document(row),
-                document=documents.document(view),
-            )
-            connection.execute(_replacing(statement, tables.run_view.c.keys()))
+                "run_id": run_id,
+                "upto_ingest": derived.upto_ingest,
+                "revision": revision,
+                "error": None,
+                "row": documents.document(row),
+                "document": documents.document(view),
+            }
+            connection.execute(replacing(connection, tables.run_view, tables.run_view.c.keys()), saved)
             self._give_back(connection, run_id, derived.upto_ingest, next_due_at)
         self._incidents[view.run_id] = (revision, {incident.incident_id: incident for incident in view.incidents})
         self._incidents.move_to_end(view.run_id)
@@ -136,16 +139,16 @@ class DerivedWriter:
         with self._engine.begin() as connection:
             revision = self._next_revision(connection)
             empty = RunRow(run_id=run, state=RunState.SILENT, as_of=0)
-            statement = upsert(connection, tables.run_view).values(
+            saved = {
                 **row_columns(empty),
-                run_id=run_id,
-                upto_ingest=0,
-                revision=revision,
-                error=error,
-                row=documents.document(empty),
-                document=b"",
-            )
-            connection.execute(_replacing(statement, ["error", "revision"]))
+                "run_id": run_id,
+                "upto_ingest": 0,
+                "revision": revision,
+                "error": error,
+                "row": documents.document(empty),
+                "document": b"",
+            }
+            connection.execute(replacing(connection, tables.run_view, ("error", "revision")), saved)
             connection.execute(
                 update(tables.dirty_run)
                 .where(tables.dirty_run.c.run_id == run_id)
@@ -153,12 +156,7 @@ class DerivedWriter:
             )
 
     def _next_revision(self, connection: Connection) -> int:
-        statement = upsert(connection, tables.change_counter).values(counter_id=0, value=1)
-        return connection.execute(
-            statement.on_conflict_do_update(
-                index_elements=["counter_id"], set_={"value": tables.change_counter.c.value + 1}
-            ).returning(tables.change_counter.c.value)
-        ).scalar_one()
+        return connection.execute(_counting(connection.dialect.name), {"counter_id": 0, "value": 1}).scalar_one()
 
     def _save_spans(self, connection: Connection, run_id: int, spans: Sequence[Span], settled: int) -> None:
         rows = [
@@ -230,11 +228,13 @@ class DerivedWriter:
             )
 
 
-def _replacing(statement, names: Sequence[str]):
-    """The INSERT, replacing these columns where the row exists."""
+@lru_cache(maxsize=2)
+def _counting(dialect: str):
+    """The next number of the one counter of changes."""
+    statement = (sqlite if dialect == "sqlite" else postgresql).insert(tables.change_counter)
     return statement.on_conflict_do_update(
-        index_elements=["run_id"], set_={name: statement.excluded[name] for name in names if name != "run_id"}
-    )
+        index_elements=["counter_id"], set_={"value": tables.change_counter.c.value + 1}
+    ).returning(tables.change_counter.c.value)
 
 
 def _blocks(items: Sequence, settled: int):

@@ -68,6 +68,14 @@ def write_engine(database_url: str) -> Engine:
     return create_engine(database_url, pool_pre_ping=True, pool_size=5, max_overflow=5)
 
 
+def derive_engine(database_url: str) -> Engine:
+    """Connections that write what is derived: it can be made again, so SQLite need not wait for the disk."""
+    if _is_sqlite(database_url):
+        pragmas = ("PRAGMA synchronous=NORMAL" if "synchronous" in one else one for one in _WRITE_PRAGMAS)
+        return _sqlite_engine(database_url, tuple(pragmas), "BEGIN IMMEDIATE", pool_size=2)
+    return create_engine(database_url, pool_pre_ping=True, pool_size=5, max_overflow=5)
+
+
 def read_engine(database_url: str) -> Engine:
     """Connections for transactions that only read, each over one snapshot."""
     if _is_sqlite(database_url):

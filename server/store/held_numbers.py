@@ -3,7 +3,9 @@
 Rules
 - A number is taken once. Taking it again is a duplicate and changes nothing, so a batch may be sent any
   number of times.
-- Kept as touching-free, ordered, closed ranges: an emitter that loses nothing is one range for its whole life.
+- Kept as touching-free, ordered, closed ranges: an emitter that counts densely is one range.
+- An emitter may count sparsely (a byte offset, a place in a ring), so ranges are kept in chunks of neighbouring
+  numbers: a batch reads and writes the chunks it touches, however long the emitter has lived.
 """
 
 from __future__ import annotations
@@ -12,9 +14,27 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 
+CHUNK_BITS = 13
+"""A chunk holds 8,192 neighbouring numbers: one row of a few bytes to a few kilobytes."""
+
+
+def chunk_of(number: int) -> int:
+    """The chunk a sequence number lies in."""
+    return number >> CHUNK_BITS
+
+
+def chunks_of(numbers: Sequence[int]) -> dict[int, list[int]]:
+    """Places in a batch, by the chunk their number lies in."""
+    if numbers and chunk_of(min(numbers)) == chunk_of(max(numbers)):
+        return {chunk_of(numbers[0]): list(range(len(numbers)))}
+    places: dict[int, list[int]] = {}
+    for place, number in enumerate(numbers):
+        places.setdefault(chunk_of(number), []).append(place)
+    return places
+
 
 class HeldNumbers:
-    """The set of sequence numbers of one emitter that are held."""
+    """The set of sequence numbers of one emitter, or of one chunk of them, that are held."""
 
     __slots__ = ("_ends", "_starts")
 
@@ -41,18 +61,6 @@ class HeldNumbers:
     def ranges(self) -> tuple[tuple[int, int], ...]:
         """Closed ranges in order."""
         return tuple(zip(self._starts, self._ends, strict=True))
-
-    @property
-    def highest(self) -> int | None:
-        """The highest number held; None while there is none."""
-        return self._ends[-1] if self._ends else None
-
-    @property
-    def missing(self) -> int:
-        """How many numbers below the highest are not held."""
-        if not self._ends:
-            return 0
-        return self._ends[-1] + 1 - sum(end - start + 1 for start, end in self.ranges)
 
     def __contains__(self, number: int) -> bool:
         index = bisect_left(self._ends, number)

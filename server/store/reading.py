@@ -23,7 +23,6 @@ from rerail.server.query_results import (
 )
 from rerail.server.store import LogSlice, documents, engines, tables
 from rerail.server.store.append import key_of
-from rerail.server.store.held_numbers import HeldNumbers
 from rerail.server.store.lines import facts_of
 from rerail.server.store.run_rows import SORTABLE, mark_of
 
@@ -181,7 +180,6 @@ class Reader:
             ).all()
         rows = []
         for row in found:
-            held = HeldNumbers.from_bytes(row.held)
             rows.append(
                 EmitterRow(
                     run_id=run,
@@ -189,8 +187,7 @@ class Reader:
                     accepted=row.accepted,
                     duplicate=row.duplicate,
                     rejected=row.rejected,
-                    highest_seq=held.highest,
-                    missing=held.missing,
+                    highest_seq=row.highest_seq,
                     last_at=row.last_at,
                     last_received_at=row.last_received_at,
                     least_delay_ns=row.least_delay_ns,

@@ -23,8 +23,9 @@ class SqlStore:
         self.database_url = database_url
         self._write = engines.write_engine(database_url)
         self._read = engines.read_engine(database_url)
+        self._derive = engines.derive_engine(database_url)
         self._appender = Appender(self._write)
-        self._derived = DerivedWriter(self._write)
+        self._derived = DerivedWriter(self._derive)
         self._reader = Reader(self._read, database_url)
 
     @classmethod
@@ -47,7 +48,7 @@ class SqlStore:
         with engines.answering():
             return self._derived.claim_due(now, limit, lease_ns)
 
-    def save(self, derived: DerivedRun, next_due_at: int | None) -> int:
+    def save(self, derived: DerivedRun, next_due_at: int | None) -> int | None:
         """Save a view and what belongs to it; its revision."""
         with engines.answering():
             return self._derived.save(derived, next_due_at)
@@ -125,4 +126,5 @@ class SqlStore:
     def close(self) -> None:
         """Give back all connections."""
         self._write.dispose()
+        self._derive.dispose()
         self._read.dispose()

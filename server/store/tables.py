@@ -61,7 +61,7 @@ emitter = Table(
     _key("run_id"),
     _key("emitter_id"),
     Column("emitter", Text, nullable=False),
-    Column("held", LargeBinary, nullable=False),
+    Column("highest_seq", BigInteger),
     Column("accepted", BigInteger, nullable=False),
     Column("duplicate", BigInteger, nullable=False),
     Column("rejected", BigInteger, nullable=False),
@@ -69,6 +69,15 @@ emitter = Table(
     Column("last_received_at", BigInteger, nullable=False),
     Column("least_delay_ns", BigInteger),
     Column("clock_offset_ns", BigInteger),
+)
+
+held_numbers = Table(
+    "held_numbers",
+    metadata,
+    _key("run_id"),
+    _key("emitter_id"),
+    _key("chunk"),
+    Column("held", LargeBinary, nullable=False),
 )
 
 fact_segment = Table(
