@@ -28,7 +28,7 @@ from rerail.server.core.codec import encode_lines
 if TYPE_CHECKING:
     from rerail.collectors.demo.runner import Demo
 
-DEFAULT_URL = "http://127.0.0.1:8765"
+DEFAULT_URL = "http://127.0.0.1:8050"
 
 
 def add_commands(subparsers: Any) -> None:

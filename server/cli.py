@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
 
     serve = _command(commands, "serve", "the server: intake, API, pages, and what derives the figures", "serving:serve")
     serve.add_argument("--host", help="address to listen on (default 127.0.0.1)")
-    serve.add_argument("--port", type=int, help="port to listen on (default 8765)")
+    serve.add_argument("--port", type=int, help="port to listen on (default 8050)")
     serve.add_argument("--role", choices=("all", "web", "worker"), help="take facts and answer, derive, or both")
 
     facts = _command(commands, "import", "past facts into runs; again changes nothing", "importing:import_facts")

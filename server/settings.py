@@ -12,7 +12,7 @@ Rules
 | url | RERAIL_URL | none: the database is read directly |
 | token | RERAIL_TOKEN | none: everyone may state facts |
 | host | RERAIL_HOST | 127.0.0.1 |
-| port | RERAIL_PORT | 8765 |
+| port | RERAIL_PORT | 8050 |
 | role | RERAIL_ROLE | all |
 """
 
@@ -46,7 +46,7 @@ class Settings:
     url: str | None = None
     token: str | None = None
     host: str = "127.0.0.1"
-    port: int = 8765
+    port: int = 8050
     role: Role = Role.ALL
     sources: Mapping[str, str] = field(default_factory=dict)
     """Where each value came from: `flag`, `RERAIL_…`, the path of a file, or `default`."""

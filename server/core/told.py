@@ -5,6 +5,7 @@ Of each field the latest word counts.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from rerail.server.core.attempt_record import AttemptRecord
@@ -54,7 +55,14 @@ class Started:
             self.nodes = tuple(sorted({*self.nodes, *fact.nodes}))
             self.launcher = fact.launcher or self.launcher
             self.versions = fact.versions or self.versions
-            self.config = fact.config if fact.config is not None else self.config
+            self.config = _merged(self.config, fact.config)
+
+
+def _merged(before: str | None, after: str | None) -> str | None:
+    """Settings told by several emitters (the launcher its own, a rank its own) as one object; the latest word counts."""
+    if before is None or after is None:
+        return after if before is None else before
+    return json.dumps({**json.loads(before), **json.loads(after)}, sort_keys=True, separators=(",", ":"))
 
 
 def scope_of(records: Sequence[AttemptRecord], number: int) -> Scope | None:

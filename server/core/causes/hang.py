@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from rerail.server.core.causes import Case, CauseRule, Match
+from rerail.server.core.attempt_record import TimedEvidence
+from rerail.server.core.causes import CASCADE_LINES, Case, CauseRule, Match
 from rerail.server.core.view import Domain
 
 TIMEOUT_LINES = re.compile(
@@ -16,6 +17,25 @@ TIMEOUT_LINES = re.compile(
     r"|Interruption\.(SOFT_TIMEOUT|HARD_TIMEOUT|UNRESPONSIVE)|FT timeout elapsed",
     re.IGNORECASE,
 )
+
+COLLECTIVE_TIMEOUT = re.compile(
+    r"Timed out waiting \d+ ?ms for (recv|send)|Watchdog caught collective operation timeout"
+    r"|Application timeout caused pair closure",
+    re.IGNORECASE,
+)
+"""What a rank prints that waited for another one until the collective's own time-out."""
+
+RELAY = re.compile(r"exitcode|closing signal|Worker group|ChildFailedError", re.IGNORECASE)
+
+
+def _somebody_else_failed(case: Case, waits: tuple[TimedEvidence, ...]) -> bool:
+    """Whether anything but waiting is told of a rank: a crash, a kill, an exception of its own, before the time-out."""
+    first = waits[0].at
+    for item in case.evidence:
+        text = item.evidence.text
+        if item.at <= first and not CASCADE_LINES.search(text) and not RELAY.search(text):
+            return True
+    return any(worker.exit_code in (-9, -11, 137) and worker.at <= first for worker in case.exits)
 
 
 def match(case: Case) -> Match | None:
@@ -31,6 +51,17 @@ def match(case: Case) -> Match | None:
             f"The run hung{after}: a monitor waited in vain for signs of life{named}.",
             at=lines[0].at,
             initiating=lines,
+            missing_evidence=missing,
+        )
+    waits = tuple(item for item in case.evidence if COLLECTIVE_TIMEOUT.search(item.evidence.text))
+    if waits and not _somebody_else_failed(case, waits):
+        ranks = sorted({item.evidence.rank for item in waits if item.evidence.rank is not None})
+        named = ", ".join(f"rank {rank}" for rank in ranks) or "a rank"
+        return Match(
+            0.7,
+            f"A collective timed out ({named} waited in vain) and no other rank failed before: one did not arrive.",
+            at=waits[0].at,
+            initiating=waits,
             missing_evidence=missing,
         )
     told = case.says("hang", "heartbeat timeout", "heartbeat_timeout")
