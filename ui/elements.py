@@ -46,11 +46,6 @@ def link(content: Content, href: str, class_name: str = "") -> Markup:
     return html.A(content, href=href, className=class_name or None)
 
 
-def outside_link(content: Content, href: str, class_name: str = "") -> Markup:
-    """A link to an address of the API, which the browser loads itself."""
-    return html.A(content, href=href, className=class_name or None, target="_blank")
-
-
 def badge(content: Content, tone: str = "quiet", hint: str | None = None) -> Markup:
     """A word with a tone: `quiet`, `good`, `warn`, `danger`, `outline`."""
     return html.Span(content, className=f"badge badge-{tone}", title=hint)

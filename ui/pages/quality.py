@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rerail.server.core.view import RunView
 from rerail.server.query_results import EmitterRow, RefusedRow
 from rerail.ui import text
-from rerail.ui.address import DATA, run_path
+from rerail.ui.address import run_path
 from rerail.ui.elements import Head, badge, copy_table_button, folded, instant, link, panel, table
 from rerail.ui.markup import Content, Markup, html
 
@@ -125,11 +125,6 @@ def refused_table(rows: Sequence[RefusedRow]) -> Markup:
         for row in rows
     ]
     return table(heads, shown, "Refused lines, newest first")
-
-
-def refused_link(how_many: int) -> Markup:
-    """Where the refused lines are."""
-    return link(text.count(how_many, "refused line"), f"{DATA}#refused")
 
 
 def _offset(offset_ns: int | None) -> Content:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rerail.server.core.view import RunState, RunView
 from rerail.ui import address, text
-from rerail.ui.elements import badge, instant, link, state_badge, tile
+from rerail.ui.elements import instant, link, state_badge, tile
 from rerail.ui.markup import Markup, html
 from rerail.ui.sentences import Phrase, run_now, run_sentence
 
@@ -125,9 +125,3 @@ def checkpoint_age(view: RunView) -> int | None:
     if view.ended_at is None or view.checkpoint.age_ns is None:
         return view.checkpoint.age_ns
     return view.checkpoint.age_ns - (view.as_of - view.ended_at)
-
-
-def outcome_badge(outcome: str, is_interrupted: bool, is_planned: bool) -> Markup:
-    """How an attempt ended."""
-    tone = "quiet" if is_planned or not is_interrupted else "warn"
-    return badge(outcome, tone)
