@@ -127,7 +127,7 @@ def incident_sentence(incident: Incident) -> tuple[Phrase, ...]:
         regained = incident.so_far_ns - incident.time_to_restart_ns
         phrases.append(Phrase(f", then {text.duration(regained)} to regain lost ground. " if regained > 0 else ". "))
     if incident.is_open and incident.rollback is None:
-        phrases.append(Phrase("How many steps are lost shows when it resumes"))
+        phrases.append(Phrase("Lost steps show when it resumes"))
     else:
         phrases.append(Phrase(f"{text.headline(text.count(incident.lost_steps, 'step'))} lost"))
     if incident.lost_gpu_ns is not None:

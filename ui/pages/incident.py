@@ -148,11 +148,12 @@ def _anatomy(incident: Incident) -> Markup:
         )
         for part in incident.parts
     ]
+    is_unresumed = incident.is_open and incident.rollback is None
     cost = [
         ("time to restart", text.duration(incident.time_to_restart_ns) if incident.restarted_at else "not yet"),
         ("time to recover", text.duration(whole) + (" so far" if incident.is_open else "")),
-        ("steps lost", text.number(incident.lost_steps)),
-        ("training to redo", text.duration(incident.lost_ns)),
+        ("steps lost", "not known yet" if is_unresumed else text.number(incident.lost_steps)),
+        ("training to redo", "not known yet" if is_unresumed else text.duration(incident.lost_ns)),
         ("cost", text.gpu_hours(incident.lost_gpu_ns, "unknown: no GPU number was told")),
     ]
     if incident.rollback is not None:
