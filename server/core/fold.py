@@ -160,7 +160,7 @@ class RunFold:
             rollbacks=rollbacks,
             incidents=incidents,
             recovery=recovery_distributions(incidents),
-            checkpoint=self._saves.shelf.freshness(high_water_step, as_of),
+            checkpoint=self._saves.shelf.freshness(high_water_step, life.end),
             checkpoints=checkpoints,
             heartbeat=tuple(beats.figures(phase) for phase, beats in sorted(wide.beats.items())),
             undisturbed_step_ns=self._saves.counts.median(),

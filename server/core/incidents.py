@@ -3,7 +3,8 @@
 Rules
 - An incident begins at the end of the last completed step before the interruption (without one, at the notice) and
   ends where the first step above the high-water step begins. A death before that continues the same incident.
-- Its parts are the down phases inside it; `catch_up` is the rest. Excluded time is in neither.
+- Its parts are the down phases inside it; `catch_up` is the rest. Excluded time is in neither. Before anything resumed
+  there is nothing to catch up: what is not told until then is `silent`.
 - Planned restarts are incidents too, marked planned: their cost is shown, rates and rules leave them out.
 - The time to restart is its down phases up to the latest restart that completed a step: what came after a death that
   no restart followed led nowhere.
@@ -138,9 +139,12 @@ def incident(
         if capacities.is_known:
             gpu_ns += capacities.gpu_ns(span.start, span.end)
     down = sum(length for phase, length in by_phase.items() if phase in DOWN_PHASES)
+    silent = by_phase.get(Phase.SILENT, 0) if bounds.restarted_at is None else 0
     parts = [Part(phase.value, by_phase[phase]) for phase in ANATOMY if by_phase.get(phase)]
-    if total > down or not parts:
-        parts.append(Part(CATCH_UP, total - down))
+    if silent:
+        parts.append(Part(Phase.SILENT.value, silent))
+    if total > down + silent or not parts:
+        parts.append(Part(CATCH_UP, total - down - silent))
     return Incident(
         incident_id=f"{run_id}~{bounds.attempts[0]}",
         run_id=run_id,

@@ -113,15 +113,8 @@ def tiles(view: RunView) -> list[Markup]:
         ),
         tile(
             "Checkpoint age" if is_open else "Last checkpoint",
-            text.duration(checkpoint_age(view)),
+            text.duration(view.checkpoint.age_ns),
             "since its capture" if is_open else "before the end",
             "#checkpoints",
         ),
     ]
-
-
-def checkpoint_age(view: RunView) -> int | None:
-    """Age of the newest durable checkpoint: now, or when the run ended."""
-    if view.ended_at is None or view.checkpoint.age_ns is None:
-        return view.checkpoint.age_ns
-    return view.checkpoint.age_ns - (view.as_of - view.ended_at)
