@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -121,7 +122,7 @@ def launcher_command(launcher: str, demo: Demo) -> tuple[str, ...]:
     """The command line of the launcher. Timeouts below 10 s take a busy machine for a hung rank."""
     common = (
         "--nnodes=1", f"--nproc-per-node={RANKS}", f"--max-restarts={len(demo.planned) + 2}",
-        "--monitor-interval=0.1", f"--rdzv-id={demo.run}", "--rdzv-backend=c10d",
+        "--monitor-interval=0.1", f"--rdzv-id={path_safe(demo.run)}", "--rdzv-backend=c10d",
         f"--rdzv-endpoint=127.0.0.1:{free_port()}",
     )  # fmt: skip
     training = (
@@ -140,6 +141,11 @@ def launcher_command(launcher: str, demo: Demo) -> tuple[str, ...]:
         nvrx += ["--ft-gpu-memory-reclaim-timeout=0", f"--ft-cycle-info-dir={demo.directory / 'cycle_infos'}"]
     module = "nvidia_resiliency_ext.fault_tolerance.launcher"
     return (sys.executable, "-m", module, *common, *nvrx, *training)
+
+
+def path_safe(name: str) -> str:
+    """A run's name as launchers can use it: they make directories of it."""
+    return re.sub(r"[^\w.-]+", "-", name)
 
 
 def nvrx_version() -> tuple[int, ...]:
@@ -260,4 +266,4 @@ def progress_line(demo: Demo, truth: TruthTail, seconds: float) -> str:
 
 def temporary_directory(run: str) -> Path:
     """A new directory for one demonstration."""
-    return Path(tempfile.mkdtemp(prefix=f"rerail-{run}-"))
+    return Path(tempfile.mkdtemp(prefix=f"rerail-{path_safe(run)}-"))

@@ -59,7 +59,7 @@ class Started:
 
 
 def _merged(before: str | None, after: str | None) -> str | None:
-    """Settings told by several emitters (the launcher its own, a rank its own) as one object; the latest word counts."""
+    """Settings told by several emitters (the launcher, a rank) as one object; of each the latest word counts."""
     if before is None or after is None:
         return after if before is None else before
     return json.dumps({**json.loads(before), **json.loads(after)}, sort_keys=True, separators=(",", ":"))
