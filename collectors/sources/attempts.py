@@ -21,6 +21,7 @@ from rerail.server.core.codec import canonical
 from rerail.server.core.facts import (
     AttemptEnded,
     AttemptStarted,
+    Blind,
     Evidence,
     Exit,
     Fact,
@@ -33,6 +34,7 @@ from rerail.server.core.facts import (
 )
 
 FACTS_PER_BYTE = 16
+MOST_UNREADABLE = 20
 MOST_EVIDENCE = 200
 """Pieces of evidence of one attempt; a launcher that repeats itself must not fill a database."""
 
@@ -62,6 +64,9 @@ class AttemptState:
     past_processes: list[str] = field(default_factory=list)
     held: list[dict[str, object]] = field(default_factory=list)
     evidence_count: int = 0
+    unreadable_count: int = 0
+    """Lines of this log that are no text."""
+    unreadable_told: int = 0
     is_over: bool = False
     iterations: dict[str, int] = field(default_factory=dict)
     """Rank → in-process iteration it is in; empty while no in-process line was seen in this attempt."""
@@ -102,9 +107,25 @@ class Attempts:
         """The next facts come from the line that begins at byte `offset`."""
         self._offset, self._count = offset, 0
 
+    def unreadable(self, why: str) -> None:
+        """The line is no text: what it said cannot be known. The first are told one by one, later ones counted."""
+        state = self.state
+        state.unreadable_count += 1
+        is_told = state.unreadable_count <= MOST_UNREADABLE or state.unreadable_count % 1000 == 0
+        if state.last_at is not None and is_told:
+            self._tell_unreadable(state.last_at, why)
+
+    def _tell_unreadable(self, at: int, why: str) -> None:
+        state = self.state
+        state.unreadable_told = state.unreadable_count
+        reason = f"the line at byte {self._offset} cannot be read ({why}); {state.unreadable_count} such lines so far"
+        self._state(Blind, at, source=f"log of {state.launcher or 'the launcher'}", since=at, until=at, reason=reason)
+
     def heard(self, at: int) -> None:
         """A stamp: evidence that waited for one happened now."""
         state = self.state
+        if state.last_at is None and state.unreadable_count > state.unreadable_told:
+            self._tell_unreadable(at, "before the first line with a stamp")
         state.last_at = at
         held, state.held = state.held, []
         for kept in held:

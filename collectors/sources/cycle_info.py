@@ -1,7 +1,7 @@
 """Cycle info: the JSON files NVRx's launcher (0.6 and later) keeps, one for each attempt.
 
 Rules
-- A file is written in place: a half-written one is read again at the next look.
+- A file is written in place: a half-written one is read again at the next look, and one that stays so is stated.
 - They tell when an attempt formed, on which nodes, and where its log is. They never tell why one ended, and what
   `cycle_end_time` means differs: in 0.6.0 it is the start of the next attempt, from 0.7 on the detection of the
   fault. So an end is stated only as the end of the attempt, without an outcome, and only where no log tells more.
@@ -9,13 +9,14 @@ Rules
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rerail.server.core.facts import AttemptEnded, AttemptStarted, Fact, Initiator, Scope
+from rerail.server.core.facts import AttemptEnded, AttemptStarted, Blind, Fact, Initiator, Scope
 
 NAME = re.compile(r"^cycle_info\.(?P<job>[^.]*)\.(?P<requeue>\d{1,9})\.(?P<cycle>\d{1,9})$")
 NODE_RANGE = re.compile(r"(?P<stem>[^,\[\]]+)\[(?P<ranges>[^\]]*)\]|(?P<single>[^,\[\]]+)")
@@ -36,25 +37,45 @@ class CycleInfo:
     log_file: Path | None
 
 
-def read_cycle_infos(directory: Path) -> tuple[CycleInfo, ...]:
-    """Every whole file of the directory, by cycle. Raises OSError where the directory cannot be read."""
-    found = []
+@dataclass(frozen=True, slots=True)
+class BrokenFile:
+    """A file that holds no whole answer: half-written, or written by something else."""
+
+    name: str
+    reason: str
+    size: int
+    changed_at: int
+
+
+def read_cycle_infos(directory: Path) -> tuple[tuple[CycleInfo, ...], tuple[BrokenFile, ...]]:
+    """Every whole file of the directory, by cycle, and the others. Raises OSError: the directory is not read."""
+    found, broken = [], []
     for path in sorted(directory.iterdir()):
         match = NAME.match(path.name)
-        if match is not None and (info := _read(path, match)) is not None:
-            found.append(info)
-    return tuple(sorted(found, key=lambda info: (info.job or "", info.requeue or 0, info.cycle)))
+        if match is None:
+            continue
+        told = _read(path, match)
+        if isinstance(told, CycleInfo):
+            found.append(told)
+        elif told is not None:
+            broken.append(told)
+    return tuple(sorted(found, key=lambda info: (info.job or "", info.requeue or 0, info.cycle))), tuple(broken)
 
 
-def _read(path: Path, name: re.Match[str]) -> CycleInfo | None:
+def _read(path: Path, name: re.Match[str]) -> CycleInfo | BrokenFile | None:
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            return None
-        told = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        status = path.stat()
+        if status.st_size > LARGEST_FILE:
+            return BrokenFile(path.name, f"larger than {LARGEST_FILE} bytes", status.st_size, status.st_mtime_ns)
+        content = path.read_bytes()
+    except OSError:
         return None
+    try:
+        told = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        return BrokenFile(path.name, f"not whole JSON: {error}", len(content), status.st_mtime_ns)
     if not isinstance(told, dict):
-        return None
+        return BrokenFile(path.name, "not a JSON object", len(content), status.st_mtime_ns)
     log_file = told.get("cycle_log_file")
     return CycleInfo(
         cycle=int(name["cycle"]),
@@ -110,6 +131,16 @@ def cycle_facts(info: CycleInfo, *, run: str, emitter: str, node: str) -> list[F
     if info.end is not None:
         facts.append(AttemptEnded(**common, seq=info.cycle * 4 + 1, at=info.end))  # type: ignore[arg-type]
     return facts
+
+
+def broken_fact(broken: BrokenFile, *, run: str, node: str) -> Blind:
+    """That a file could not be read: what it would have said is not known."""
+    mark = hashlib.sha256(f"{broken.name} {broken.size} {broken.changed_at}".encode()).hexdigest()[:12]
+    at = broken.changed_at
+    return Blind(
+        run=run, emitter=f"cycle_info/{node[:120]}/broken-{mark}", seq=0, at=at, node=node, source="cycle_info",
+        since=at, until=at, reason=f"{broken.name}: {broken.reason}"[:1000],
+    )  # fmt: skip
 
 
 def _instant(text: object) -> int | None:

@@ -24,7 +24,7 @@ from typing import Any
 
 from rerail.collectors.source import Polled, SourceDown
 from rerail.collectors.sources.attempts import Attempts, AttemptState
-from rerail.collectors.sources.cycle_info import CycleInfo, cycle_facts, read_cycle_infos
+from rerail.collectors.sources.cycle_info import BrokenFile, CycleInfo, broken_fact, cycle_facts, read_cycle_infos
 from rerail.collectors.sources.launcher_log import LauncherLog
 from rerail.collectors.sources.log_lines import LocalClock
 from rerail.collectors.sources.tail import after, fingerprint, last_part, whole_lines
@@ -33,6 +33,9 @@ from rerail.server.core.facts import Fact
 
 ATTEMPT_IN_PATH = re.compile(r"(?:cycle|attempt)[_-]?(\d{1,6})")
 LOCAL_RANK_IN_PATH = re.compile(r"attempt_\d+/(\d{1,6})/std(?:out|err)\.log$")
+BROKEN_AFTER_NS = 30 * 1_000_000_000
+"""A file that was not finished for so long will not be."""
+
 HELD_SECONDS = 15.0
 """How long evidence waits for a stamp while the log is silent, before the file's own time is taken."""
 
@@ -78,7 +81,8 @@ class LauncherSource:
         memory = _memory(cursor)
         facts: list[Fact] = []
         try:
-            infos = read_cycle_infos(self._cycle_info) if self._cycle_info is not None else ()
+            infos, broken = read_cycle_infos(self._cycle_info) if self._cycle_info is not None else ((), ())
+            facts += self._broken(broken, memory, is_whole)
             if self._log is not None:
                 facts += self._read_log(self._log, memory, is_whole)
                 for path in self._worker_logs(infos):
@@ -174,6 +178,19 @@ class LauncherSource:
             "iterations": state.iterations,
         }  # fmt: skip
         return attempts.facts
+
+    def _broken(self, broken: tuple[BrokenFile, ...], memory: dict[str, Any], is_whole: bool) -> list[Fact]:
+        """Files that stay half-written, each stated once."""
+        facts: list[Fact] = []
+        for file in broken:
+            if not is_whole and time.time_ns() - file.changed_at < BROKEN_AFTER_NS:
+                continue
+            run = self._run or AttemptState.from_plain(memory["log"].get("state", {})).run or "unnamed"
+            fact = broken_fact(file, run=run, node=self._node)
+            if fact.emitter not in memory["cycles"]:
+                memory["cycles"].append(fact.emitter)
+                facts.append(fact)
+        return facts
 
     # --- cycle files alone -----------------------------------------------------------------------------------------
 

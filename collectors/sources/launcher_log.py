@@ -14,7 +14,7 @@ from rerail.collectors.masking import masked, masked_arguments
 from rerail.collectors.sources import nvrx_lines as nvrx
 from rerail.collectors.sources import torchrun_lines as torchrun
 from rerail.collectors.sources.attempts import Attempts
-from rerail.collectors.sources.log_lines import Line, LocalClock, read_line, universal_instant
+from rerail.collectors.sources.log_lines import Line, LocalClock, read_line, universal_instant, why_broken
 from rerail.collectors.sources.tracebacks import Tracebacks
 from rerail.server.core.facts import Initiator, MarkStage, Outcome
 
@@ -48,6 +48,8 @@ class LauncherLog:
     def take_worker(self, raw: bytes, offset: int) -> None:
         """One line of a log that holds the output of workers alone."""
         self.attempts.at_line(offset)
+        if broken := why_broken(raw):
+            self.attempts.unreadable(broken)
         line = read_line(raw, self.clock)
         if line.speaker == "cpp":
             self._cpp(line)
@@ -57,6 +59,8 @@ class LauncherLog:
     def take(self, raw: bytes, offset: int) -> None:
         """One line that begins at byte `offset`."""
         self.attempts.at_line(offset)
+        if broken := why_broken(raw):
+            self.attempts.unreadable(broken)
         line = read_line(raw, self.clock)
         if self.block and self._in_block(line):
             return

@@ -25,6 +25,8 @@ import re
 import time
 from dataclasses import dataclass, replace
 
+from rerail.collectors.sources.tail import LONGEST_LINE
+
 _OUTER = re.compile(
     r"^(?:<[np]\d+> )?(?:(?P<rank>\d{1,7}): )?(?:\((?:\w+ )?pid=\d+[^)]*\) )?"
     r"(?:\[(?!rank\d)(?P<role>[A-Za-z_]\w*?)(?P<local>\d+)\]:)?"
@@ -111,6 +113,21 @@ class LocalClock:
 def universal_instant(stamp: str) -> int | None:
     """Nanoseconds of a stamp that is in universal time."""
     return LocalClock(zone_seconds=0).instant(stamp)
+
+
+def why_broken(raw: bytes) -> str | None:
+    """Why a line is no text, in a few words; None for one that is. What can be read of it is read all the same."""
+    if len(raw) >= LONGEST_LINE:
+        return f"longer than {LONGEST_LINE} bytes"
+    if b"\0" in raw:
+        return "holds NUL bytes: a file that was cut or a disk that failed"
+    if raw.isascii():
+        return None
+    try:
+        raw.decode()
+    except UnicodeDecodeError as error:
+        return f"not UTF-8 at its byte {error.start}"
+    return None
 
 
 def read_line(raw: bytes, clock: LocalClock) -> Line:
