@@ -44,7 +44,9 @@ $(VENV)/.run-installed: $(VENV)/bin/python pyproject.toml
 	@echo "installing what is missing into $(VENV) (a few minutes the first time) …"
 	@$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/pip install --quiet "$(TORCH)"
 	@$(BIN)/pip install --quiet -e ".[ui]"
-	@$(BIN)/pip install --quiet -e ".[demo]" || echo "nvidia-resiliency-ext cannot be installed here: the demonstration will use torchrun"
+	@$(BIN)/pip install --quiet -e ".[demo]" || \
+	  { echo "nvidia-resiliency-ext cannot be installed here: the demonstration will use torchrun"; \
+	    $(BIN)/pip install --quiet "numpy>=1.26"; }
 	@touch $@
 
 $(VENV)/.dev-installed: $(VENV)/.run-installed

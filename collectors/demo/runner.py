@@ -110,6 +110,8 @@ def chosen_launcher(asked: str) -> str:
     """`ft_launcher` or `torchrun`. Raises `DemoUnavailable` where neither, or not the one asked for, is there."""
     if importlib.util.find_spec("torch") is None:
         raise DemoUnavailable("the demonstration trains a model and needs torch: pip install 'rerail[demo]'")
+    if importlib.util.find_spec("numpy") is None:
+        raise DemoUnavailable("torch loads distributed checkpoints through numpy: pip install 'rerail[demo]'")
     has_nvrx = importlib.util.find_spec("nvidia_resiliency_ext") is not None
     if asked == "ft_launcher" and not has_nvrx:
         raise DemoUnavailable("ft_launcher is part of nvidia-resiliency-ext: pip install 'rerail[demo]'")

@@ -1,6 +1,7 @@
 """A real training job fails three times while a real browser looks on; the page is right while it happens and after.
 
-The truth is what the training script writes beside its checkpoints: every step, load and fault, by its own clock.
+The truth is what the training script writes beside its checkpoints: every step, load and fault, by its own clock, each
+line a moment after the event itself. Steps, ranks and causes must agree exactly, instants within a second.
 """
 
 from __future__ import annotations
@@ -150,10 +151,10 @@ def _compare(told: dict, truth: Truth) -> None:
         assert incident["lost_steps"] == high_water - load["step"]
         assert incident["scope"] == "in_job"
         assert incident["attempts"] == [number]
-        assert abs(seconds(incident["started_at"]) - max(step["t"] for step in steps)) < 0.1
+        assert abs(seconds(incident["started_at"]) - max(step["t"] for step in steps)) < 1
         assert -0.1 < seconds(incident["noticed_at"]) - fault["t"] < (16 if fault["kind"] == "hang" else 6)
         passed = next(step for step in truth.of("step", number + 1) if step["step"] == high_water)
-        assert abs(seconds(incident["ended_at"]) - passed["t"]) < 0.3
+        assert abs(seconds(incident["ended_at"]) - passed["t"]) < 1
         parts = incident["parts_seconds"]
         assert sum(parts.values()) == pytest.approx(incident["time_to_recover_seconds"], abs=1e-6)
         detecting = seconds(incident["noticed_at"]) - seconds(incident["started_at"])
