@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import brotli
@@ -113,7 +114,9 @@ def answer_of(application, path: str, headers: dict[str, str] | None = None, met
         "http_version": "1.1", "scheme": "http", "server": ("here", 80), "client": ("here", 1), "root_path": "",
         "headers": [(name.encode(), value.encode()) for name, value in (headers or {}).items()],
     }  # fmt: skip
-    asyncio.run(application(scope, receive, send))
+    # A thread of its own: the browser tests keep an event loop in this one.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(application(scope, receive, send))).result()
     body = b"".join(message.get("body", b"") for message in sent[1:])
     return sent[0]["status"], dict(sent[0]["headers"]), body
 
