@@ -146,7 +146,9 @@ def run_collect_launcher(arguments: argparse.Namespace) -> int:
     )
     if arguments.once and arguments.stdout:
         try:
-            sys.stdout.buffer.write(encode_lines(source.finish(None).facts))
+            facts = source.finish(None).facts
+            sys.stdout.buffer.write(encode_lines(facts))
+            _say_how_many(len(facts))
         except SourceDown as error:
             print(f"rerail collect launcher: {error}", file=sys.stderr)  # noqa: T201
             return 1
@@ -212,14 +214,26 @@ def _run_once(agent: Agent, source: LauncherSource) -> int:
     name = f"source {source.name}"
     try:
         polled = source.finish(agent.spool.cursor(name))
+        count = len(polled.facts)
         agent.spool.store(polled.facts, {name: polled.cursor})
         while (polled := source.finish(polled.cursor)).facts:
+            count += len(polled.facts)
             agent.spool.store(polled.facts, {name: polled.cursor})
     except SourceDown as error:
         print(f"rerail collect: {error}", file=sys.stderr)  # noqa: T201
         return 1
+    _say_how_many(count)
     with contextlib.closing(agent):
-        return 0 if agent.sender.drain(30) else 1
+        if agent.sender.drain(30):
+            return 0
+    sys.stderr.write("rerail collect: what could not be sent is kept on disk and sent by the next call\n")
+    return 1
+
+
+def _say_how_many(count: int) -> None:
+    """A file that holds nothing of a launcher must not look like a success."""
+    found = f"{count} facts stated" if count else "nothing new: no line that a launcher prints was found"
+    sys.stderr.write(f"rerail collect launcher: {found}\n")
 
 
 def _run_until_stopped(agent: Agent) -> int:

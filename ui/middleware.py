@@ -20,7 +20,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-NOT_OURS = ("/api/", "/assets/", "/_dash-", "/figures/")
+NOT_OURS = ("/api/", "/docs", "/assets/", "/_dash-", "/figures/")
 """Prefixes that are no pages: what is not found below them is said by whoever serves them."""
 
 

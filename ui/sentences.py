@@ -42,6 +42,15 @@ def run_sentence(view: RunView) -> tuple[Phrase, ...]:
     goodput = account.training_goodput
     if goodput is None:
         return (Phrase("Nothing has happened yet: no attempt and no queue has been told of this run."),)
+    if not view.sees_training:
+        faults = text.share(account.faults_ns / account.elapsed_ns)
+        return (
+            Phrase("Training goodput unknown", "#quality", True),
+            Phrase(f": only the launcher speaks of this run, nobody of its steps. {faults} of "),
+            Phrase(f"{text.duration(account.elapsed_ns)} went to restarts, after "),
+            Phrase(text.count(len(view.incidents), "incident"), "#incidents"),
+            Phrase("."),
+        )  # fmt: skip
     phrases = [
         Phrase(f"{text.share(goodput)} training goodput", "#waterfall", True),
         Phrase(f" over {text.duration(account.elapsed_ns)}. "),
@@ -121,6 +130,9 @@ def incident_sentence(incident: Incident) -> tuple[Phrase, ...]:
         phrases.append(Phrase(". "))
         if incident.restarted_at is not None:
             phrases.append(Phrase(f"Training stepped again after {restart}, and is still regaining lost ground. "))
+    elif incident.ended_at is None:
+        phrases.append(Phrase("Never regained", "#anatomy", True))
+        phrases.append(Phrase(f": the run ended {recover} later. "))
     else:
         phrases.append(Phrase(f"Recovered in {recover}", "#anatomy", True))
         phrases.append(Phrase(f": {restart} until training stepped again"))

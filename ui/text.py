@@ -24,7 +24,7 @@ HOUR_NS = 3600 * NANOSECONDS
 
 
 def duration(length_ns: int | None, unknown: str = UNKNOWN) -> str:
-    """A length of time: `0 s`, `420 ms`, `8.3 s`, `4 min 12 s`, `2 h 05 min`, `3 d 4 h`."""
+    """A length of time, rounded: `0 s`, `420 ms`, `8.3 s`, `4 min 12 s`, `2 h 05 min`, `3 d 4 h`."""
     if length_ns is None:
         return unknown
     if length_ns < 0:
@@ -35,17 +35,17 @@ def duration(length_ns: int | None, unknown: str = UNKNOWN) -> str:
         return f"{length_ns / 1000:.0f}{THIN}µs"
     if length_ns < NANOSECONDS:
         return f"{length_ns / 1e6:.0f}{THIN}ms"
-    seconds = length_ns / NANOSECONDS
-    if seconds < 10:
-        return f"{int(seconds * 10) / 10:g}{THIN}s"
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole}{THIN}s"
+    tenths = (length_ns + NANOSECONDS // 20) // (NANOSECONDS // 10)
+    if tenths < 600:
+        return f"{tenths / 10:g}{THIN}s"
+    whole = (length_ns + NANOSECONDS // 2) // NANOSECONDS
     if whole < 3600:
         return _two(whole // 60, "min", whole % 60, "s")
-    if whole < 86_400:
-        return _two(whole // 3600, "h", whole % 3600 // 60, "min")
-    return _two(whole // 86_400, "d", whole % 86_400 // 3600, "h")
+    minutes = (whole + 30) // 60
+    if minutes < 24 * 60:
+        return _two(minutes // 60, "h", minutes % 60, "min")
+    hours = (whole + 1800) // 3600
+    return _two(hours // 24, "d", hours % 24, "h")
 
 
 def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import json
 import os
 import signal
 import socket
@@ -105,8 +104,7 @@ def load_recorded_runs(showcase: Showcase, outlet: HttpOutlet, screen: IO[str]) 
 
 
 def _is_known(showcase: Showcase, run: str) -> bool:
-    answer = _get(showcase, f"/api/v1/emitters?run={run}")
-    return bool(answer and answer != b"[]" and json.loads(answer).get("emitters"))
+    return _get(showcase, f"/api/v1/runs/{run}") is not None
 
 
 def _get(showcase: Showcase, path: str) -> bytes | None:

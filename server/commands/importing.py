@@ -64,7 +64,7 @@ def import_facts(parsed: argparse.Namespace) -> int:
     else:
         from rerail.server.projector import Projector
 
-        with opened_store(settings) as store:
+        with opened_store(settings, may_make=True) as store:
             for path in parsed.paths:
                 _import_file(path, parsed.run_id, _writer(store), counts)
             projector = Projector(store)

@@ -23,11 +23,15 @@ def serve(parsed: argparse.Namespace) -> int:
     settings = settings_of(parsed)
     prepare_database(settings.database_url)
     shown = engines.shown(engines.normalised(settings.database_url))
-    print(f"rerail {settings.role} at http://{settings.host}:{settings.port}", file=sys.stderr)
     print(f"database {shown}  (from {settings.sources['database_url']})", file=sys.stderr)
     api = create_app(settings)
 
     class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                print(f"rerail serves at http://{settings.host}:{settings.port}", file=sys.stderr)
+
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             # The lifespan ends after the last connection, and an event stream is one: tell it first.
             api.state.closing.set()

@@ -133,10 +133,8 @@ def _notice(record: AttemptRecord, blocks: Sequence[StepBlock], around: Surround
     candidates = list(record.notices)
     candidates += [phase.start for phase in record.phases if phase.phase is Phase.STOPPING and phase.start is not None]
     if blocks:
-        last = blocks[-1]
-        last_began = last.ends[-2] if len(last.ends) > 1 else last.start
-        candidates = [at for at in candidates if at > last_began]
-    candidates = [at for at in candidates if at < around.end]
+        candidates = [at for at in candidates if at > blocks[-1].last_began]
+    candidates = [at for at in candidates if record.started_at <= at < around.end]
     return min(candidates, default=around.end)
 
 

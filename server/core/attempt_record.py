@@ -30,6 +30,9 @@ LATEST_HOLDS = frozenset(
 )
 """Stages that are over only when the last rank or node says so; of the others the first statement counts."""
 
+END_SLACK_NS = 5_000_000_000
+"""Clocks of a launcher and a rank may disagree by so much before an end and a later step contradict each other."""
+
 
 @dataclass(slots=True)
 class ToldPhase:
@@ -280,17 +283,27 @@ class AttemptRecord:
         return min(at for at in (self.first_queue_at, self.first_fact_at) if at is not None)
 
     @property
+    def is_end_contradicted(self) -> bool:
+        """Its end was told, and then a step began, or it had not begun yet: both cannot be true."""
+        if not self.ended:
+            return False
+        told = self.ended[-1][0]
+        blocks = self.blocks()
+        last_began = blocks[-1].last_began if blocks else None
+        return told < self.started_at or (last_began is not None and last_began > told + END_SLACK_NS)
+
+    @property
     def ended_at(self) -> int | None:
-        """When its worker group was told gone."""
+        """When its worker group was told gone; None too where that was contradicted."""
         if self.ended:
-            return self.ended[-1][0]
+            return None if self.is_end_contradicted else self.ended[-1][0]
         return self.marks.get(MarkStage.WORKERS_GONE)
 
     @property
     def outcome(self) -> Outcome | None:
         """How it ended, where told; the last word counts."""
         told = [fact.outcome for *_, fact in self.ended if fact.outcome is not None]
-        return told[-1] if told else None
+        return told[-1] if told and not self.is_end_contradicted else None
 
     @property
     def reason(self) -> str | None:

@@ -48,6 +48,9 @@ LONGEST_TEXT = 16_384
 
 LONGEST_NAME = 200
 MOST_STEPS = 1_000_000
+LARGEST_STEP = 10**15
+"""Far beyond any training, and far enough from 64 bit that no sum of steps leaves it."""
+
 LARGEST_INT = 2**63 - 1
 
 
@@ -214,11 +217,19 @@ def _stated_phase(field: str, value: object) -> Phase:
     return phase
 
 
-_NAME, _TEXT, _COUNT = _name, _text(LONGEST_TEXT), _integer(0)
+def _run(field: str, value: object) -> str:
+    """A run's id stands in addresses: it must not vanish there."""
+    name = _name(field, value)
+    if not name.strip() or name in (".", ".."):
+        raise FactError(field, value, "cannot stand in an address: blank, or a dot directory")
+    return name
+
+
+_NAME, _TEXT, _COUNT, _STEP = _name, _text(LONGEST_TEXT), _integer(0), _integer(0, LARGEST_STEP)
 _REQUIRED, _OPTIONAL = True, False
 
 _COMMON: dict[str, tuple[bool, Check]] = {
-    "run": (_REQUIRED, _NAME),
+    "run": (_REQUIRED, _run),
     "emitter": (_REQUIRED, _NAME),
     "seq": (_REQUIRED, _COUNT),
     "at": (_REQUIRED, _instant),
@@ -241,7 +252,7 @@ _FIELDS: dict[str, dict[str, tuple[bool, Check]]] = {
         "gpus": (_OPTIONAL, _COUNT),
         "nodes": (_OPTIONAL, _integer(1)),
         "framework": (_OPTIONAL, _text(LONGEST_NAME)),
-        "target_step": (_OPTIONAL, _COUNT),
+        "target_step": (_OPTIONAL, _STEP),
         "gpu_type": (_OPTIONAL, _text(LONGEST_NAME)),
     },
     "run_ended": {"outcome": (_REQUIRED, _one_of(Outcome)), "reason": (_OPTIONAL, _TEXT)},
@@ -267,14 +278,14 @@ _FIELDS: dict[str, dict[str, tuple[bool, Check]]] = {
         "span": (_OPTIONAL, _NAME),
     },
     "steps": {
-        "first_step": (_REQUIRED, _COUNT),
+        "first_step": (_REQUIRED, _STEP),
         "start": (_REQUIRED, _instant),
         "durations_us": (_REQUIRED, _list_of(_COUNT, MOST_STEPS)),
         "count": (_OPTIONAL, _integer(1, MOST_STEPS)),
         "loss": (_OPTIONAL, _list_of(_finite, MOST_STEPS)),
     },
     "checkpoint": {
-        "step": (_REQUIRED, _COUNT),
+        "step": (_REQUIRED, _STEP),
         "stage": (_REQUIRED, _one_of(CheckpointStage)),
         "checkpoint": (_OPTIONAL, _NAME),
         "mode": (_OPTIONAL, _text(LONGEST_NAME)),
@@ -286,7 +297,7 @@ _FIELDS: dict[str, dict[str, tuple[bool, Check]]] = {
         "blocked_us": (_OPTIONAL, _COUNT),
     },
     "checkpoint_loaded": {
-        "step": (_REQUIRED, _COUNT),
+        "step": (_REQUIRED, _STEP),
         "start": (_REQUIRED, _instant),
         "end": (_REQUIRED, _instant),
         "checkpoint": (_OPTIONAL, _NAME),
@@ -329,7 +340,7 @@ _FIELDS: dict[str, dict[str, tuple[bool, Check]]] = {
     },
     "capacity": {"gpus": (_REQUIRED, _COUNT)},
     "scheduler_state": {"state": (_REQUIRED, _NAME), "reason": (_OPTIONAL, _TEXT)},
-    "metric": {"name": (_REQUIRED, _NAME), "value": (_REQUIRED, _finite), "step": (_OPTIONAL, _COUNT)},
+    "metric": {"name": (_REQUIRED, _NAME), "value": (_REQUIRED, _finite), "step": (_OPTIONAL, _STEP)},
     "clock": {
         "offset_us": (_REQUIRED, _integer(-(10**15), 10**15)),
         "error_us": (_OPTIONAL, _COUNT),

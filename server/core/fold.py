@@ -44,6 +44,10 @@ from rerail.server.core.view import (
     Verdict,
 )
 
+UNTOLD_STEPS = 10
+UNTOLD_NS = 10_000_000_000
+"""So many steps, or so long, may pass untold before a run counts as silent now."""
+
 
 class RunFold:
     """One run's facts → timeline, figures, incidents."""
@@ -128,7 +132,9 @@ class RunFold:
                 for source, since, until, reason in sorted(wide.blind, key=lambda entry: (entry[1], entry[0]))
             ),
             contradictions=grouped([*suspicions, *self._suspicions(records)]),
-            notes=footing(records, metadata.world_size, bool(checkpoints), current_step is not None),
+            notes=footing(
+                records, metadata.world_size, bool(checkpoints), current_step is not None, wide.speaks_for_ranks
+            ),
         )
         quality = replace(quality, contradictory=sum(each.count for each in quality.contradictions))
         return RunView(
@@ -141,17 +147,19 @@ class RunFold:
             silent_since=silent_since,
             account=account,
             gpu_account=gpu_account,
+            sees_training=wide.speaks_for_ranks or not attempts,
             name=metadata.name,
             project=metadata.project,
             labels=metadata.labels,
             framework=metadata.framework,
             gpu_type=metadata.gpu_type,
-            world_size=metadata.world_size,
+            world_size=metadata.world_size
+            or next((attempt.world_size for attempt in reversed(attempts) if attempt.world_size), None),
             gpus=capacities.at(life.end),
             target_step=metadata.target_step,
             outcome=life.outcome,
             reason=life.reason,
-            current_phase=timeline.spans[-1].phase if timeline.spans and life.ended_at is None else None,
+            current_phase=None if life.ended_at is not None else self._current_phase(),
             high_water_step=high_water_step,
             current_step=current_step,
             attempts=attempts,
@@ -281,7 +289,7 @@ class RunFold:
         by_attempt = {rollback.attempt: rollback for rollback in rollbacks}
         return tuple(
             self._incident(bounds, records, surroundings, life, capacities, by_attempt)
-            for bounds in incident_bounds(interruptions)
+            for bounds in incident_bounds(interruptions, is_run_over=life.ended_at is not None)
         )
 
     def _incident(
@@ -367,6 +375,17 @@ class RunFold:
                 known = self._suspected[number] = (version, suspicions_of(number, record))
             found.extend(known[1])
         return found
+
+    def _current_phase(self) -> Phase | None:
+        """What the run does, as far as last told: between two steps nothing is told, and that is no silence yet."""
+        spans = self._timeline.spans
+        if not spans:
+            return None
+        last = spans[-1]
+        usual = UNTOLD_STEPS * (self._saves.counts.median() or 0)
+        if last.phase is Phase.SILENT and len(spans) > 1 and last.end - last.start <= max(usual, UNTOLD_NS):
+            return spans[-2].phase
+        return last.phase
 
     def _liveness(self, life: Life, as_of: int) -> tuple[RunState, int | None, int | None]:
         hearings = self._gathering.run_wide.hearings.values()

@@ -71,6 +71,8 @@ class RunWide:
     blind: list[tuple[str, int, int | None, str | None]] = field(default_factory=list)
     hearings: dict[str, Hearing] = field(default_factory=dict)
     beats: dict[str, PhaseBeats] = field(default_factory=dict)
+    speaks_for_ranks: bool = False
+    """Some fact about what ranks do was stated for a rank: a step that happens would be told."""
     version: int = 0
     """Goes up when anything that bears on the timeline of every attempt changes."""
 
@@ -173,6 +175,8 @@ class Gathering:
 
     def _take_of_attempt(self, fact: Fact, at: int, key: StatedKey) -> None:
         job = self._job(key.job)
+        if isinstance(fact, Steps) or (fact.rank is not None and not isinstance(fact, (Exit, Evidence))):
+            self.run_wide.speaks_for_ranks = True
         if isinstance(fact, Heartbeats):
             self.run_wide.beats.setdefault(fact.phase or "unknown", PhaseBeats()).add(fact)
         if self._must_regather:

@@ -45,6 +45,8 @@ class IncidentBounds:
     end: int | None
     scope: Scope | None
     is_planned: bool
+    is_open: bool
+    """The ground is not regained and the run is not over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class Interruption:
     """Start of its first completed step above the high-water step of all attempts before it."""
 
 
-def incident_bounds(attempts: Sequence[Interruption]) -> list[IncidentBounds]:
+def incident_bounds(attempts: Sequence[Interruption], *, is_run_over: bool) -> list[IncidentBounds]:
     """The incidents of a run, in order; only the last may be open."""
     bounds: list[IncidentBounds] = []
     open_attempts: list[int] = []
@@ -75,7 +77,10 @@ def incident_bounds(attempts: Sequence[Interruption]) -> list[IncidentBounds]:
     last_step_end: int | None = None
 
     def close(end: int | None) -> None:
-        bounds.append(IncidentBounds(tuple(open_attempts), start, noticed_at, restarted_at, end, scope, is_planned))
+        is_open = end is None and not is_run_over
+        bounds.append(
+            IncidentBounds(tuple(open_attempts), start, noticed_at, restarted_at, end, scope, is_planned, is_open)
+        )
         open_attempts.clear()
 
     for attempt in attempts:
@@ -154,7 +159,7 @@ def incident(
         restarted_at=bounds.restarted_at,
         ended_at=bounds.end,
         is_planned=bounds.is_planned,
-        is_open=bounds.end is None,
+        is_open=bounds.is_open,
         scope=bounds.scope,
         verdict=findings.verdict,
         parts=tuple(parts),

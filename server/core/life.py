@@ -2,7 +2,7 @@
 
 Rules
 - A life starts at the first queue or attempt fact, not where the run was named. It ends where the run was told to have
-  ended, unless an attempt began after that; an open run lasts until now.
+  ended, unless an attempt or a step began after that; an open run lasts until now.
 - An attempt that was followed by another was interrupted. The last one was, if it failed.
 - Planned is what was stopped or completed before the next began, or what an operator restarted. A restart without any
   fault is planned too: it is a finding, not a failure.
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rerail.server.core.attempt_pass import Surroundings
-from rerail.server.core.attempt_record import AttemptRecord
+from rerail.server.core.attempt_record import END_SLACK_NS, AttemptRecord
 from rerail.server.core.facts import Initiator, MarkStage, Outcome, Phase
 from rerail.server.core.gathering import Gathering
 from rerail.server.core.quality import Suspicion
@@ -42,7 +42,9 @@ def life_of(gathering: Gathering, records: Sequence[AttemptRecord], as_of: int) 
     start = min(starts)
     ended = sorted(gathering.run_wide.ended, key=lambda entry: entry[:3])
     latest_start = max((record.started_at for record in records if not record.is_only_queued), default=start)
-    if ended and ended[-1][0] >= latest_start and ended[-1][0] <= as_of:
+    latest_step = max((record.blocks()[-1].last_began for record in records if record.blocks()), default=start)
+    is_contradicted = bool(ended) and latest_step > ended[-1][0] + END_SLACK_NS
+    if ended and latest_start <= ended[-1][0] <= as_of and not is_contradicted:
         at, _, _, fact = ended[-1]
         return Life(start, max(start, at), at, fact.outcome, fact.reason)
     return Life(start, max(start, as_of), None, None, None)
@@ -53,6 +55,9 @@ def surroundings_of(
 ) -> tuple[list[Surroundings], list[Suspicion]]:
     """What each attempt must know of its run, and what in the order of attempts contradicts."""
     suspicions: list[Suspicion] = []
+    for at, emitter, _, _ in gathering.run_wide.ended:
+        if life.ended_at is None and at <= life.end:
+            suspicions.append(Suspicion("the run went on after it was told to have ended", f"told by {emitter}", at))
     starts = [record.started_at for record in records]
     if starts:
         starts[0] = life.start
@@ -110,8 +115,5 @@ def ending(record: AttemptRecord, following: AttemptRecord | None, life: Life) -
     if outcome is Outcome.STOPPED:
         return True, True
     blocks = record.blocks()
-    last_began = -1
-    if blocks:
-        last = blocks[-1]
-        last_began = last.ends[-2] if len(last.ends) > 1 else last.start
+    last_began = max(record.started_at - 1, blocks[-1].last_began if blocks else -1)
     return any(last_began < at <= life.end for at in record.notices), False

@@ -33,6 +33,19 @@ def suspicions_of(number: int, record: AttemptRecord) -> list[Suspicion]:
                     stated.start,
                 )
             )
+        for overlapping in stream.overlapping:
+            found.append(
+                Suspicion(
+                    "steps of one emitter lie over one another",
+                    f"attempt {number}: step {overlapping.first_step} by {emitter}",
+                    overlapping.start,
+                )
+            )
+    if record.is_end_contradicted:
+        at = record.ended[-1][0]
+        found.append(
+            Suspicion("an attempt ended before it began, or stepped on after its end", f"attempt {number}", at)
+        )
     for load in record.loads:
         if load.end <= record.started_at:
             found.append(
@@ -75,6 +88,7 @@ def footing(
     world_size: int | None,
     saw_checkpoints: bool,
     saw_steps: bool,
+    speaks_for_ranks: bool,
 ) -> tuple[str, ...]:
     """What the figures rest on where not everything is known, in sentences."""
     notes = []
@@ -86,6 +100,9 @@ def footing(
                      "the phase of the run is that of the slowest of them.")  # fmt: skip
     if saw_steps and not saw_checkpoints:
         notes.append("No checkpoint was stated: steps at risk and checkpoint stalls are unknown.")
-    if records and not saw_steps:
+    if records and not speaks_for_ranks:
+        notes.append("Only the launcher speaks: steps are not seen, so training goodput is unknown, and what follows "
+                     "bring-up cannot be told from it.")  # fmt: skip
+    elif records and not saw_steps:
         notes.append("No completed step was stated: nothing can count as training.")
     return tuple(notes)

@@ -67,6 +67,8 @@ def figures(view: RunView) -> dict[str, object]:
         "target_step": view.target_step,
         "current_phase": None if view.current_phase is None else view.current_phase.value,
         **account_figures(account),
+        **({} if view.sees_training else {"training_goodput": None, "productive_seconds": None}),
+        "sees_training": view.sees_training,
         "high_water_step": view.high_water_step,
         "current_step": view.current_step,
         "attempts": [attempt_figures(attempt) for attempt in view.attempts],

@@ -40,6 +40,11 @@ class StepBlock:
         """When the last step ended."""
         return self.ends[-1]
 
+    @property
+    def last_began(self) -> int:
+        """When the last step began."""
+        return self.ends[-2] if len(self.ends) > 1 else self.start
+
     def end_of(self, step: int) -> int:
         """When a step ended; before the first it is the start of the block."""
         return self.start if step < self.first_step else self.ends[step - self.first_step]
@@ -91,13 +96,15 @@ def stated_ends(start: int, durations_us: tuple[int, ...], count: int | None) ->
 class StepStream:
     """The statements of one emitter in one attempt, made into blocks."""
 
-    __slots__ = ("_stated", "blocks", "repeated")
+    __slots__ = ("_stated", "blocks", "overlapping", "repeated")
 
     def __init__(self) -> None:
         self._stated: list[StatedSteps] = []
         self.blocks: list[StepBlock] = []
         self.repeated: list[StatedSteps] = []
         """Statements of step numbers that were completed before."""
+        self.overlapping: list[StatedSteps] = []
+        """Statements of steps that began clearly before the one before them ended."""
 
     def add(self, stated: StatedSteps) -> bool:
         """Take a statement; False when it came out of order, so that earlier blocks may have changed."""
@@ -109,6 +116,7 @@ class StepStream:
         self._stated.sort()
         self.blocks = []
         self.repeated = []
+        self.overlapping = []
         for each in self._stated:
             self._append(each)
         return False
@@ -148,6 +156,8 @@ class StepStream:
                 return
             blocks.append(_block(stated.first_step, edge, stated.ends))
             return
+        if gap <= -TOUCHING_NS:
+            self.overlapping.append(stated)
         start = max(stated.start, last.end)
         blocks.append(_block(stated.first_step, start, array("q", [max(end, start) for end in stated.ends])))
 
@@ -179,6 +189,7 @@ def merged_blocks(streams: list[StepStream]) -> list[StepBlock]:
     if len(streams) == 1:
         return streams[0].blocks
     first_starts: dict[int, int] = {}
+    slowest_start = max((stream.blocks[0].start for stream in streams if stream.blocks), default=0)
     last_ends: dict[int, int] = {}
     for stream in streams:
         for block in stream.blocks:
@@ -192,7 +203,8 @@ def merged_blocks(streams: list[StepStream]) -> list[StepBlock]:
     for step in sorted(last_ends):
         end = last_ends[step]
         if not merged:
-            merged.append(_block(step, first_starts[step], (end,)))
+            # Bring-up is over when the last rank begins to step.
+            merged.append(_block(step, min(slowest_start, end), (end,)))
             continue
         last = merged[-1]
         end = max(end, last.end)

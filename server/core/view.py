@@ -230,6 +230,7 @@ class Incident:
     """None while it is open."""
     is_planned: bool
     is_open: bool
+    """The ground is not regained, and the run goes on. One that is neither open nor has an end was never regained."""
     scope: Scope | None
     """Of the restart that succeeded; of an open incident, of the latest one."""
     verdict: Verdict
@@ -425,6 +426,8 @@ class RunView:
     gpu_account: Account | None
     """The same in GPU·ns; None where no GPU number was told."""
     definition: str = "rerail"
+    sees_training: bool = True
+    """Somebody speaks for the ranks. Where only a launcher does, steps are unseen and training goodput is unknown."""
     name: str | None = None
     project: str | None = None
     labels: Pairs = ()

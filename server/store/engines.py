@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.pool import QueuePool
 
-from rerail.server.errors import SettingsError, StoreAwayError
+from rerail.server.errors import SettingsError, StoreAwayError, StoreError
 
 _WRITE_PRAGMAS = (
     "PRAGMA journal_mode=WAL",
@@ -63,7 +63,7 @@ def shown(database_url: str) -> str:
 def write_engine(database_url: str) -> Engine:
     """Connections for transactions that write."""
     if _is_sqlite(database_url):
-        Path(make_url(database_url).database or "").expanduser().parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(database_url)
         return _sqlite_engine(database_url, _WRITE_PRAGMAS, "BEGIN IMMEDIATE", pool_size=2)
     return create_engine(database_url, pool_pre_ping=True, pool_size=5, max_overflow=5)
 
@@ -93,10 +93,18 @@ def read_engine(database_url: str) -> Engine:
 def migration_engine(database_url: str) -> Engine:
     """Connections for schema changes: SQLite keeps foreign keys off, or a table rebuild cascades its deletes."""
     if _is_sqlite(database_url):
-        Path(make_url(database_url).database or "").expanduser().parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(database_url)
         pragmas = ("PRAGMA journal_mode=WAL", "PRAGMA busy_timeout=60000", "PRAGMA foreign_keys=OFF")
         return _sqlite_engine(database_url, pragmas, "BEGIN IMMEDIATE", pool_size=1)
     return create_engine(database_url)
+
+
+def _make_folder(database_url: str) -> None:
+    folder = Path(make_url(database_url).database or "").expanduser().parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"no database can be made in {folder}: {error.strerror or error}") from None
 
 
 def _is_sqlite(database_url: str) -> bool:
@@ -125,6 +133,10 @@ def _sqlite_engine(database_url: str, pragmas: tuple[str, ...], begin: str, pool
     return engine
 
 
+NOT_A_DATABASE = ("file is not a database", "database disk image is malformed", "file is encrypted")
+"""What SQLite says of a file that is none of its own, or is broken."""
+
+
 @contextmanager
 def answering() -> Iterator[None]:
     """Turn "the database does not answer" into `StoreAwayError`; every other database error is a bug and passes."""
@@ -135,6 +147,8 @@ def answering() -> Iterator[None]:
     except DBAPIError as error:
         if error.connection_invalidated:
             raise StoreAwayError(_first_line(error)) from error
+        if any(words in _first_line(error) for words in NOT_A_DATABASE):
+            raise StoreError(f"{_first_line(error)}: name another file, or bring this one back from a copy") from error
         raise
 
 

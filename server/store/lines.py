@@ -22,6 +22,7 @@ from rerail.server.core import codec, facts
 from rerail.server.core.codec import (
     EARLIEST_INSTANT,
     LARGEST_INT,
+    LARGEST_STEP,
     LATEST_INSTANT,
     LONGEST_NAME,
     LONGEST_TEXT,
@@ -30,9 +31,13 @@ from rerail.server.core.codec import (
 from rerail.server.core.facts import STATED_PHASES, CheckpointStage, Fact, MarkStage, Outcome
 
 Count = Annotated[int, Meta(ge=0, le=LARGEST_INT)]
+Step = Annotated[int, Meta(ge=0, le=LARGEST_STEP)]
 Exit = Annotated[int, Meta(ge=-1_000_000, le=1_000_000)]
 Instant = Annotated[int, Meta(ge=EARLIEST_INSTANT, le=LATEST_INSTANT)]
 Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
+RunName = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, pattern=r"[^\s.]")]
+"""Names without anything but dots and blanks are left to the codec."""
+
 ShortText = Annotated[str, Meta(max_length=LONGEST_NAME)]
 LongText = Annotated[str, Meta(max_length=LONGEST_TEXT)]
 Durations = Annotated[list[Count], Meta(min_length=1, max_length=MOST_STEPS)]
@@ -42,7 +47,7 @@ StatedPhase = Literal[tuple(phase.value for phase in STATED_PHASES)]  # type: ig
 class Line(Struct, forbid_unknown_fields=True, tag_field="kind", kw_only=True, gc=False):
     """Fields of every kind."""
 
-    run: Name
+    run: RunName
     emitter: Name
     seq: Count
     at: Instant
@@ -57,7 +62,7 @@ class Line(Struct, forbid_unknown_fields=True, tag_field="kind", kw_only=True, g
 
 
 class StepsLine(Line, tag="steps"):
-    first_step: Count
+    first_step: Step
     start: Instant
     durations_us: Durations
     count: Annotated[int, Meta(ge=1, le=MOST_STEPS)] | None = None
@@ -74,7 +79,7 @@ class HeartbeatsLine(Line, tag="heartbeats"):
 
 
 class CheckpointLine(Line, tag="checkpoint"):
-    step: Count
+    step: Step
     stage: CheckpointStage
     checkpoint: Name | None = None
     mode: ShortText | None = None
@@ -86,7 +91,7 @@ class CheckpointLine(Line, tag="checkpoint"):
 
 
 class CheckpointLoadedLine(Line, tag="checkpoint_loaded"):
-    step: Count
+    step: Step
     start: Instant
     end: Instant
     checkpoint: Name | None = None
@@ -105,7 +110,7 @@ class PhaseLine(Line, tag="phase"):
 class MetricLine(Line, tag="metric"):
     name: Name
     value: float
-    step: Count | None = None
+    step: Step | None = None
 
 
 class MarkLine(Line, tag="recovery_mark"):

@@ -41,10 +41,12 @@ def row_of_view(view: RunView) -> RunRow:
         productive_ns=account.productive_ns,
         faults_ns=account.faults_ns,
         ns_by_phase=account.ns_by_phase,
-        training_goodput=account.training_goodput,
+        training_goodput=account.training_goodput if view.sees_training else None,
         infrastructure_goodput=account.infrastructure_goodput,
         gpus=view.gpus,
-        lost_gpu_ns=None if gpu_account is None else gpu_account.elapsed_ns - gpu_account.productive_ns,
+        lost_gpu_ns=None
+        if gpu_account is None or not view.sees_training
+        else gpu_account.elapsed_ns - gpu_account.productive_ns,
         attempts=len(view.attempts),
         restarts=view.restarts,
         interruptions=view.interruptions,

@@ -6,6 +6,7 @@ import pytest
 
 from rerail.server.core import goodput
 from rerail.server.core.facts import Initiator, Outcome, Phase, Scope
+from rerail.server.core.report import figures
 from rerail.server.core.view import RunState
 from tests.story import BEGINNING, SECOND, Story, seconds_by_phase
 
@@ -182,6 +183,37 @@ def test_a_step_backwards_without_a_restart_is_counted_as_a_contradiction():
     assert contradiction.count == 1
     assert "5–8" in contradiction.example
     assert view.high_water_step == 30
+
+
+def test_a_step_after_its_attempts_end_means_that_the_end_was_wrong_and_is_counted():
+    story = Story().start().steps(1, 10).stop(0).wait(20).steps(11, 20)
+    view = story.view()
+    assert view.incidents == ()
+    assert view.attempts[0].ended_at is None
+    assert seconds_by_phase(view) == {"training": 20, "silent": 20}
+    assert [each.count for each in view.data_quality.contradictions] == [1]
+
+
+def test_a_run_that_steps_on_after_its_end_has_not_ended():
+    story = Story().start().steps(1, 10).finish().wait(20).steps(11, 20)
+    view = story.view()
+    assert view.state is RunState.ALIVE
+    assert view.high_water_step == 20
+    assert view.data_quality.contradictory == 2
+
+
+def test_where_only_the_launcher_speaks_training_goodput_is_unknown():
+    story = Story().start().phase(Phase.RENDEZVOUS, 5, "launcher").wait(60).die(after=0, exit_code=-9).stop(1)
+    story.facts = [fact for fact in story.facts if not fact.emitter.startswith("rank/")]
+    view = story.start(Initiator.FAULT).phase(Phase.RENDEZVOUS, 5, "launcher").wait(20).finish().view()
+    assert not view.sees_training
+    assert figures(view)["training_goodput"] is None
+    assert [incident.is_open for incident in view.incidents] == [False]
+
+
+def test_between_two_steps_a_healthy_run_is_training_and_not_silent():
+    assert Story().start().steps(1, 50).view(later=3).current_phase is Phase.TRAINING
+    assert Story().start().steps(1, 50).view(later=300).current_phase is Phase.SILENT
 
 
 def test_a_failed_load_moves_nothing():

@@ -129,11 +129,33 @@ def test_a_context_holds_across_the_batches_of_a_long_file(
 def test_what_cannot_be_done_is_one_sentence(
     database: Path, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    assert main(["db", "upgrade"]) == 0
+    capsys.readouterr()
     assert main(arguments) == 1
     printed = capsys.readouterr()
     assert sentence in printed.err
     assert "Traceback" not in printed.err
     assert printed.out == ""
+
+
+@pytest.mark.parametrize("command", [["runs"], ["show", "a"], ["replay"], ["doctor"], ["serve", "--port", "1"]])
+def test_a_file_that_is_no_database_is_named_and_left_alone(
+    tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(b"no database at all\n" * 300)
+    assert main([*command, "--database-url", f"sqlite:///{path}"]) == 1
+    printed = capsys.readouterr()
+    assert "not a database" in printed.err + printed.out
+    assert path.read_bytes() == b"no database at all\n" * 300
+
+
+def test_a_reading_command_does_not_make_the_database_it_wants_to_read(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["runs"]) == 1
+    assert "there is no database" in capsys.readouterr().err
+    assert not database.parent.exists()
 
 
 def test_without_its_extras_the_command_says_what_to_install(tmp_path: Path) -> None:
@@ -172,8 +194,8 @@ def test_a_served_run_is_shown_while_it_is_served_and_the_server_ends_when_told(
     )
     try:
         assert server.stderr is not None
-        assert port in server.stderr.readline()
         assert str(database) in server.stderr.readline()
+        assert port in server.stderr.readline()
         stream = None
         while stream is None:
             assert server.poll() is None, server.stderr.read()

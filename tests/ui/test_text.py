@@ -16,8 +16,8 @@ def plain(shown: str) -> str:
 @pytest.mark.parametrize(
     ("length", "shown"),
     [
-        (None, "unknown"), (0, "0 s"), (420_000, "420 µs"), (420_000_000, "420 ms"), (8_390_000_000, "8.3 s"),
-        (59_999_999_999, "59 s"), (252 * SECOND, "4 min 12 s"), (240 * SECOND, "4 min"), (7500 * SECOND, "2 h 5 min"),
+        (None, "unknown"), (0, "0 s"), (420_000, "420 µs"), (420_000_000, "420 ms"), (8_390_000_000, "8.4 s"),
+        (59_999_999_999, "1 min"), (252 * SECOND, "4 min 12 s"), (240 * SECOND, "4 min"), (7500 * SECOND, "2 h 5 min"),
         (273_600 * SECOND, "3 d 4 h"), (-SECOND, "−1 s"),
     ],
 )  # fmt: skip

@@ -149,7 +149,9 @@ def incident_blocks(incidents: Sequence[IncidentLike], as_of: int, axis: Axis, l
         tone = Tone.OPEN if incident.is_open else Tone.PLANNED if incident.is_planned else Tone.FAULT
         lost = text.count(incident.lost_steps, "step") + " lost"
         cost = "" if incident.lost_gpu_ns is None else " · " + text.gpu_hours(incident.lost_gpu_ns)
-        ending = "not over yet" if incident.is_open else "recovered in " + text.duration(incident.time_to_recover_ns)
+        ending = "recovered in " + text.duration(incident.time_to_recover_ns)
+        if incident.time_to_recover_ns is None:
+            ending = "not over yet" if incident.is_open else "never regained"
         hover = (
             f"<b>{html.escape(name)}</b>  {ending}<br>"
             f"{axis.clock(incident.started_at)} – {axis.clock(end)} {axis.name}<br>"

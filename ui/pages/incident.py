@@ -81,7 +81,7 @@ def content(found: IncidentView) -> list[Markup]:
         html.Div(
             [
                 html.H1(title(incident)),
-                badge("open", "danger") if incident.is_open else badge("recovered", "quiet"),
+                _state_badge(incident),
                 badge("planned", "outline") if incident.is_planned else None,
                 html.Span(instant(found.run.as_of), className="as-of", hidden=True) if incident.is_open else None,
             ],
@@ -138,6 +138,20 @@ def _about(found: IncidentView) -> list[Markup]:
     return pieces
 
 
+def _state_badge(incident: Incident) -> Markup:
+    if incident.is_open:
+        return badge("open", "danger")
+    return badge("recovered", "quiet") if incident.ended_at is not None else badge("never regained", "warn")
+
+
+def _recovery_words(incident: Incident) -> str:
+    if incident.is_open:
+        return f"{text.duration(incident.so_far_ns)} so far"
+    if incident.ended_at is None:
+        return f"never: the run ended {text.duration(incident.so_far_ns)} later"
+    return text.duration(incident.time_to_recover_ns)
+
+
 def _anatomy(incident: Incident) -> Markup:
     whole = incident.so_far_ns
     rows: list[Sequence[Content]] = [
@@ -151,7 +165,7 @@ def _anatomy(incident: Incident) -> Markup:
     is_unresumed = incident.is_open and incident.rollback is None
     cost = [
         ("time to restart", text.duration(incident.time_to_restart_ns) if incident.restarted_at else "not yet"),
-        ("time to recover", text.duration(whole) + (" so far" if incident.is_open else "")),
+        ("time to recover", _recovery_words(incident)),
         ("steps lost", "not known yet" if is_unresumed else text.number(incident.lost_steps)),
         ("training to redo", "not known yet" if is_unresumed else text.duration(incident.lost_ns)),
         ("cost", text.gpu_hours(incident.lost_gpu_ns, "unknown: no GPU number was told")),

@@ -53,6 +53,7 @@ async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
     """The page of one run."""
     view = await in_thread(queries.run, wanted.name)
     emitters = await in_thread(queries.emitters, wanted.name)
+    row = await in_thread(queries.run_row, wanted.name)
     title = view.name or view.run_id
     return html.Div(
         [
@@ -60,7 +61,7 @@ async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
             dcc.Store(id="run-live"),
             dcc.Store(id="timeline-ask"),
             dcc.Store(id="timeline-drawn"),
-            island(head(view), "run-head"),
+            island(head(view, row.error), "run-head"),
             _picture(),
             island(panels(view, emitters), "run-panels"),
         ],
@@ -86,9 +87,10 @@ def register(app: Dash, queries: Queries) -> None:
         try:
             view = await in_thread(queries.run, run_id)
             emitters = await in_thread(queries.emitters, run_id)
+            row = await in_thread(queries.run_row, run_id)
         except NOT_FOUND as error:
             raise PreventUpdate from error
-        return encoded(head(view)), encoded(panels(view, emitters))
+        return encoded(head(view, row.error)), encoded(panels(view, emitters))
 
     app.clientside_callback(
         ClientsideFunction("rerail_timeline", "draw"),

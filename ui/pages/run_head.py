@@ -11,8 +11,8 @@ from rerail.ui.markup import Markup, html
 from rerail.ui.sentences import Phrase, run_now, run_sentence
 
 
-def head(view: RunView) -> list[Markup]:
-    """Everything above the picture."""
+def head(view: RunView, trouble: str | None = None) -> list[Markup]:
+    """Everything above the picture. `trouble`: why what was stated last could not be made into figures."""
     has_open = any(incident.is_open for incident in view.incidents)
     about = [view.project, view.framework, None if view.gpus is None else gpus(view)]
     facts = [html.Span(part) for part in about if part]
@@ -35,10 +35,26 @@ def head(view: RunView) -> list[Markup]:
         html.Div(
             [html.Code(view.run_id)] * (view.name is not None and view.name != view.run_id) + facts, className="about"
         ),
+        *([] if trouble is None else [_stuck(view, trouble)]),
         html.P(phrases(run_sentence(view)), className="sentence"),
         html.P(phrases(run_now(view)), className="sentence-now"),
         html.Div(tiles(view), className="tiles"),
     ]
+
+
+def _stuck(view: RunView, trouble: str) -> Markup:
+    """A fault of rerail itself: the figures are old, and the page must not look as if the run were."""
+    return html.P(
+        [
+            html.Strong("These figures stand still: "),
+            "rerail could not work out what was stated since ",
+            instant(view.as_of),
+            ". No fact is lost; it is tried again every minute. ",
+            html.Code(trouble),
+        ],
+        className="trouble",
+        role="alert",
+    )
 
 
 def phrases(pieces: Sequence[Phrase]) -> list[Markup | str]:
@@ -61,14 +77,15 @@ def tiles(view: RunView) -> list[Markup]:
     account = view.account
     incidents = [incident for incident in view.incidents if not incident.is_planned]
     planned = len(view.incidents) - len(incidents)
-    recovered = sorted(incident.so_far_ns for incident in incidents if not incident.is_open)
+    recovered = sorted(incident.time_to_recover_ns for incident in incidents if incident.time_to_recover_ns is not None)
     is_open = view.state is not RunState.ENDED
-    lost = None if view.gpu_account is None else view.gpu_account.elapsed_ns - view.gpu_account.productive_ns
     return [
         tile(
             "Training goodput",
-            text.share(account.training_goodput),
-            f"{text.duration(account.productive_ns)} of {text.duration(account.elapsed_ns)}",
+            text.share(account.training_goodput if view.sees_training else None),
+            f"{text.duration(account.productive_ns)} of {text.duration(account.elapsed_ns)}"
+            if view.sees_training
+            else "nobody speaks of its steps",
             "#waterfall",
         ),
         tile(
@@ -79,8 +96,8 @@ def tiles(view: RunView) -> list[Markup]:
         ),
         tile(
             "Lost",
-            text.gpu_hours(lost) if lost is not None else text.duration(account.elapsed_ns - account.productive_ns),
-            "not productive" if lost is not None else "no GPU number was told",
+            _lost(view),
+            "not productive" if view.gpu_account is not None else "no GPU number was told",
             "#waterfall",
         ),
         tile(
@@ -118,3 +135,13 @@ def tiles(view: RunView) -> list[Markup]:
             "#checkpoints",
         ),
     ]
+
+
+def _lost(view: RunView) -> str:
+    """What was not productive, in GPU-hours where GPUs are known."""
+    if not view.sees_training:
+        return text.UNKNOWN
+    account = view.gpu_account
+    if account is not None:
+        return text.gpu_hours(account.elapsed_ns - account.productive_ns)
+    return text.duration(view.account.elapsed_ns - view.account.productive_ns)

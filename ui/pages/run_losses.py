@@ -183,7 +183,7 @@ def _incident_row(incident: Incident, longest: int) -> Sequence[Content]:
         text.DASH if incident.scope is None else text.SCOPES[incident.scope],
         anatomy_bar(incident, longest),
         text.duration(incident.time_to_restart_ns) if incident.restarted_at is not None else "not yet",
-        [text.duration(incident.so_far_ns), " so far" if incident.is_open else ""],
+        [text.duration(incident.so_far_ns), " so far" if incident.is_open else "" if incident.ended_at else ", never"],
         "not yet" if incident.is_open and incident.rollback is None else text.number(incident.lost_steps),
         text.gpu_hours(incident.lost_gpu_ns, text.DASH),
     )
@@ -218,7 +218,9 @@ def part_class(name: str) -> str:
 
 def recovery_panel(view: RunView) -> Markup:
     """How long recovery took: every one of them, then by scope and cause."""
-    recovered = [incident for incident in view.incidents if not incident.is_planned and not incident.is_open]
+    recovered = [
+        incident for incident in view.incidents if not incident.is_planned and incident.time_to_recover_ns is not None
+    ]
     if not recovered:
         return html.Div(id="recovery")
     strip = recovery_strip([(incident.incident_id, incident.so_far_ns) for incident in recovered])
