@@ -24,6 +24,7 @@ from rerail.server.errors import RefusedRequestError
 from rerail.server.ingest import Ingest
 
 LARGEST_BODY = 8 * 1024 * 1024
+LARGEST_DRAINED = 64 * 1024 * 1024
 MOST_REJECTED_TOLD = 1000
 """Refused lines named in an answer; all of them are counted and, up to the daily cap, kept."""
 
@@ -100,16 +101,29 @@ def _authorise(request: Request, token: str | None) -> None:
 
 
 async def _read(request: Request) -> bytes:
-    """The body as sent, given up as soon as it is too long."""
+    """The body as sent, given up as soon as it is too long.
+
+    Many clients send all of it before they read the answer, and see a broken pipe where the server hangs up in the
+    middle. So what is too long is read on, and thrown away, as far as somebody may have sent it by mistake.
+    """
     told = request.headers.get("content-length", "")
-    if told.isdigit() and int(told) > LARGEST_BODY:
-        raise _too_large(f"{int(told)} bytes")
-    parts, length = [], 0
+    too_large = f"{int(told)} bytes" if told.isdigit() and int(told) > LARGEST_BODY else None
+    if too_large and int(told) > LARGEST_DRAINED:
+        raise _too_large(too_large)
+    parts: list[bytes] = []
+    length = 0
     async for part in request.stream():
         length += len(part)
-        if length > LARGEST_BODY:
-            raise _too_large(f"more than {LARGEST_BODY} bytes")
-        parts.append(part)
+        if length > LARGEST_DRAINED:
+            break
+        if length > LARGEST_BODY and too_large is None:
+            too_large = f"more than {LARGEST_BODY} bytes"
+        if too_large:
+            parts.clear()
+        else:
+            parts.append(part)
+    if too_large:
+        raise _too_large(too_large)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

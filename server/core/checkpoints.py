@@ -162,10 +162,17 @@ class CheckpointShelf:
             newest_durable_step=newest.step,
             newest_durable_id=newest.checkpoint_id,
             age_ns=as_of - (newest.captured_at or 0),
-            steps_at_risk=None if high_water_step is None else max(0, high_water_step - newest.step),
+            steps_at_risk=steps_at_risk(high_water_step, newest.step),
             commit_lag_p95_ns=lag_p95,
             commit_lag_count=len(self._lags),
         )
+
+
+def steps_at_risk(high_water_step: int | None, durable_step: int) -> int | None:
+    """What a crash would undo; unknown without a step, and where a checkpoint claims more than was ever completed."""
+    if high_water_step is None or durable_step > high_water_step:
+        return None
+    return high_water_step - durable_step
 
 
 def _is_durable(checkpoint: Checkpoint, as_of: int) -> bool:

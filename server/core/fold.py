@@ -25,7 +25,7 @@ from rerail.server.core.goodput import Capacities, Tally, account_of
 from rerail.server.core.incidents import IncidentBounds, IncidentFindings, Interruption, incident, incident_bounds
 from rerail.server.core.life import Life, life_of, surroundings_of
 from rerail.server.core.progress import resumed_from
-from rerail.server.core.quality import Suspicion, footing, grouped, suspicions_of
+from rerail.server.core.quality import Suspicion, footing, grouped, suspicions_of, unearned_checkpoints
 from rerail.server.core.recovery import recovery_distributions
 from rerail.server.core.run_timeline import RunTimeline
 from rerail.server.core.saves import Saves
@@ -131,7 +131,9 @@ class RunFold:
                 BlindPeriod(source, since, until, reason)
                 for source, since, until, reason in sorted(wide.blind, key=lambda entry: (entry[1], entry[0]))
             ),
-            contradictions=grouped([*suspicions, *self._suspicions(records)]),
+            contradictions=grouped(
+                [*suspicions, *self._suspicions(records), *unearned_checkpoints(checkpoints, high_water_step)]
+            ),
             notes=footing(
                 records, metadata.world_size, bool(checkpoints), current_step is not None, wide.speaks_for_ranks
             ),
