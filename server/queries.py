@@ -44,7 +44,11 @@ MOST_SPANS = 1500
 MOST_MARKS = 200
 """Attempts, checkpoints or incidents in one timeline, each."""
 
+MOST_COLUMNS = 1200
+MOST_POINTS = 800
 MOST_SLIDING = 400
+"""Columns of shares, corners of the step line and points of a goodput line: together a picture stays below 200 kB."""
+
 SECOND = 10**9
 
 
@@ -145,7 +149,7 @@ class Queries:
         checkpoints = [entry for entry in view.checkpoints if _saved_in(entry, start, end)]
         incidents = [entry for entry in view.incidents if _touches(entry, start, end)]
         points = self._store.step_points(run_id, start, end)
-        shown_points = thinned_points(points, min(width_px, 1200))
+        shown_points = thinned_points(points, min(width_px, MOST_POINTS))
         left_out = tuple(
             (name, len(all_of_them) - shown)
             for name, all_of_them, shown in (
@@ -163,7 +167,7 @@ class Queries:
             run_ended_at=view.ended_at,
             start=start,
             end=end,
-            spans=self._spans(found, start, end, MOST_SPANS, min(width_px, MOST_SPANS)),
+            spans=self._spans(found, start, end, MOST_SPANS, min(width_px, MOST_COLUMNS)),
             attempts=tuple(attempts[-MOST_MARKS:]),
             checkpoints=tuple(replace(entry, location=None) for entry in checkpoints[-MOST_MARKS:]),
             incidents=tuple(mark_of(entry) for entry in incidents[-MOST_MARKS:]),
