@@ -114,6 +114,17 @@ def test_a_reader_in_new_york_sees_the_hours_they_chose(server, open_page, choic
     assert first_tick.startswith(hour[:2]), first_tick
 
 
+def choose_utc(page: object) -> None:
+    """Choose the zone on a page that may still be taking up its callbacks: a click before that is lost."""
+    for _ in range(20):
+        page.click("#zone >> text=UTC")
+        page.wait_for_timeout(500)
+        if page.evaluate("() => window.rerailTimes.state.zone") == "utc":
+            return
+        page.click("#zone >> text=Local")
+    pytest.fail("the zone cannot be chosen")
+
+
 def test_of_two_questions_that_overlap_the_last_one_is_drawn(server, open_page):
     page, _ = open_page(server.url + "/data", timezone_id="America/New_York")
     slow = "const answer = fetch; window.fetch = (url, how) => String(url).includes('/timeline?')"
@@ -122,7 +133,7 @@ def test_of_two_questions_that_overlap_the_last_one_is_drawn(server, open_page):
     page.goto(server.url + "/runs/done")
     with page.expect_request(lambda request: "/timeline?" in request.url):
         page.wait_for_selector("#run-page")
-    page.click("#zone >> text=UTC")
+    choose_utc(page)
     page.wait_for_function(
         "() => [...document.querySelectorAll('#timeline .annotation')].some((note) => note.textContent === 'UTC')"
     )
