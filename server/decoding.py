@@ -124,7 +124,8 @@ class _Decoding:
                 facts = emitters[line.run][line.emitter]
             except KeyError:
                 key = (line.run, line.emitter)
-                if not (key[0].isprintable() and key[1].isprintable()):
+                # A name of nothing but dots and blanks is left to the codec, which refuses some of them.
+                if not (key[0].isprintable() and key[1].isprintable() and key[0].strip(". ")):
                     left.append(index)
                     continue
                 stated = stated_by.get(key)

@@ -35,9 +35,6 @@ Step = Annotated[int, Meta(ge=0, le=LARGEST_STEP)]
 Exit = Annotated[int, Meta(ge=-1_000_000, le=1_000_000)]
 Instant = Annotated[int, Meta(ge=EARLIEST_INSTANT, le=LATEST_INSTANT)]
 Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
-RunName = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, pattern=r"[^\s.]")]
-"""Names without anything but dots and blanks are left to the codec."""
-
 ShortText = Annotated[str, Meta(max_length=LONGEST_NAME)]
 LongText = Annotated[str, Meta(max_length=LONGEST_TEXT)]
 Durations = Annotated[list[Count], Meta(min_length=1, max_length=MOST_STEPS)]
@@ -47,7 +44,7 @@ StatedPhase = Literal[tuple(phase.value for phase in STATED_PHASES)]  # type: ig
 class Line(Struct, forbid_unknown_fields=True, tag_field="kind", kw_only=True, gc=False):
     """Fields of every kind."""
 
-    run: RunName
+    run: Name
     emitter: Name
     seq: Count
     at: Instant
