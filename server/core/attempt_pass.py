@@ -65,7 +65,7 @@ class AttemptPass:
     """Every claim that is not of steps nor excluded, ordered by start: what may be laid over a step."""
 
 
-def attempt_pass(record: AttemptRecord, around: Surroundings, carry: Carry) -> AttemptPass:
+def attempt_pass(record: AttemptRecord, around: Surroundings, carry: Carry, number: int) -> AttemptPass:
     """The spans of `[around.start, around.end)` and what the next region needs to know."""
     blocks = record.blocks()
     first_step_at = None if record.first_block is None else record.first_block.start
@@ -113,7 +113,7 @@ def attempt_pass(record: AttemptRecord, around: Surroundings, carry: Carry) -> A
 
     overlays = tuple(sorted(claims, key=lambda claim: (claim.start, claim.end, claim.phase)))
     steps = step_claims(blocks, carry.high_water_step, overlays)
-    painted = paint([*steps, *claims, *around.excluded], around.start, around.end, None, modes)
+    painted = paint([*steps, *claims, *around.excluded], around.start, around.end, number, modes)
     high_water_step = carry.high_water_step
     if blocks:
         high_water_step = max(blocks[-1].last_step, -1 if high_water_step is None else high_water_step)

@@ -147,10 +147,10 @@ class RunTimeline:
     ) -> Folded:
         """One attempt's part of the timeline, appended to the run's spans and step points."""
         if sealed is None:
-            result = attempt_pass(record, around, carry)
+            result = attempt_pass(record, around, carry, number)
         else:
-            result = attempt_pass(record, replace(around, start=sealed.until), sealed.carry)
-        spans = [replace(span, attempt=number) for span in result.painted.spans]
+            result = attempt_pass(record, replace(around, start=sealed.until), sealed.carry, number)
+        spans = result.painted.spans
         points = step_points(step_path(record), number)
         total = Tally()
         gpu_total = Tally()
