@@ -14,7 +14,7 @@ help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
 run: install-run  ## install what is missing, serve on 127.0.0.1:$(PORT), load recorded runs, train a live one with faults
-	@$(BIN)/rerail demo --serve --port $(PORT) --data .rerail
+	@$(BIN)/rerail demo --serve --port $(PORT) --data .rerail || [ $$? -eq 130 ]  # 130: ended by Ctrl-C, as it should
 
 test: install  ## the whole suite: core, store on SQLite and PostgreSQL, intake, recorder, launcher, pages in a browser
 	@$(BIN)/python -m pytest
