@@ -7,8 +7,8 @@
     inprocess.Wrapper(initialize=Compose(mine, initialize_hook(recorder)), abort=…, finalize=finalize_hook(recorder))
 
 Rules
-- NVRx is imported nowhere: its objects are handed in. So this works with every version that has these methods
-  (0.4 … 0.7).
+- NVRx's objects are handed in, so this works with every version that has these methods (0.4 … 0.7). Only the plug-ins
+  of the in-process wrapper import it, when they are made: the wrapper takes nothing but instances of its own classes.
 - NVRx is called first, and its exceptions pass unchanged. A heartbeat is stated only when NVRx took it.
 - A heartbeat is a sign of life and not a step.
 - The timeout that guards the next heartbeat is read from the client each time it may have changed: NVRx can replace
@@ -18,6 +18,7 @@ Rules
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -136,7 +137,7 @@ def initialize_hook(recorder: Recorder) -> Callable[[Any], Any]:
             recorder.iterate(int(getattr(state, "iteration", 0) or 0))
         return state
 
-    return initialize
+    return _plug_in("initialize", "Initialize", initialize)
 
 
 def abort_hook(recorder: Recorder) -> Callable[[Any], Any]:
@@ -146,7 +147,7 @@ def abort_hook(recorder: Recorder) -> Callable[[Any], Any]:
         recorder.mark("noticed", by="nvrx in-process")
         return state
 
-    return abort
+    return _plug_in("abort", "Abort", abort)
 
 
 def finalize_hook(recorder: Recorder) -> Callable[[Any], Any]:
@@ -159,4 +160,15 @@ def finalize_hook(recorder: Recorder) -> Callable[[Any], Any]:
         recorder.mark("workers_gone", by="nvrx in-process")
         return state
 
-    return finalize
+    return _plug_in("finalize", "Finalize", finalize)
+
+
+def _plug_in(module: str, kind: str, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`call` as an instance of the wrapper's own class; the bare function where NVRx is not installed."""
+    try:
+        base = getattr(importlib.import_module(f"nvidia_resiliency_ext.inprocess.{module}"), kind)
+    except (ImportError, AttributeError):
+        return call
+    made = type(f"Observed{kind}", (base,), {"__call__": lambda _self, state: call(state)})
+    plug_in: Callable[[Any], Any] = made()
+    return plug_in

@@ -33,6 +33,7 @@ from rerail.server.core.facts import (
     NodeCondition,
     NodeState,
     Note,
+    Phase,
     PhaseSpan,
     RecoveryMark,
     RunEnded,
@@ -100,6 +101,7 @@ class Gathering:
         self._jobs: set[str] = set()
         self._job_first_at: dict[str | None, int] = {}
         self._took_jobless = False
+        self._gave_keyless = False
         self._by_time: list[tuple[int, StatedKey, Fact]] = []
         self._assigned: list[AttemptRecord | None] = []
         self._assigned_starts: list[tuple[tuple[str | None, AttemptKey], int]] = []
@@ -182,7 +184,7 @@ class Gathering:
         if self._must_regather:
             return
         if key.is_empty:
-            self._later_by_time(at, key, fact)
+            self._take_keyless(fact, at, key, job)
             return
         founds = key.founds
         group = (job, founds.requeue, founds.restart)
@@ -205,6 +207,23 @@ class Gathering:
             self._ordered = None
         self._give(record, fact, at)
 
+    def _take_keyless(self, fact: Fact, at: int, key: StatedKey, job: str | None) -> None:
+        """Nothing tells the attempts of this run apart: it is the first one, until somebody tells of another."""
+        if not self.records and isinstance(fact, FOUNDING_FACTS):
+            self._found(job, AttemptKey(0, 0, 0), (job, 0, 0))
+        if len(self.records) != 1:
+            self._later_by_time(at, key, fact)
+            return
+        self._gave_keyless = True
+        (((_, known), record),) = self.records.items()
+        began = self._job_first_at.get(record.job)
+        if isinstance(fact, FOUNDING_FACTS) and known != AttemptKey(0, 0, 0) and began is not None and at < began:
+            self._must_regather = True
+            return
+        if record.job not in self._job_first_at or at < self._job_first_at[record.job]:
+            self._job_first_at[record.job] = at
+        self._give(record, fact, at)
+
     def _job(self, job: str | None) -> str | None:
         """The job a fact belongs to; an unknown one is the only known one."""
         if job is None:
@@ -221,7 +240,7 @@ class Gathering:
 
     def _found(self, job: str | None, key: AttemptKey, group: tuple[str | None, int, int]) -> AttemptRecord:
         siblings = [other for owner, other in self.records if (owner, other.requeue, other.restart) == group]
-        if siblings and group in self._iterationless:
+        if (siblings and group in self._iterationless) or (self.records and self._gave_keyless):
             self._must_regather = True
         record = self.records[job, key] = AttemptRecord(job, key)
         self._ordered = None
@@ -332,20 +351,50 @@ class Gathering:
                 self.clocks.setdefault(fact.emitter, EmitterClock()).state(fact.at, fact.offset_us * 1000)
         self._jobs = {fact.job for fact in self._facts if fact.job is not None and isinstance(fact, ATTEMPT_FACTS)}
         self._must_regather = False
-        founding = [fact for fact in self._facts if isinstance(fact, FOUNDING_FACTS)]
-        told_iterations = {
-            (self._job(fact.job), key.founds)
-            for fact in founding
-            if not (key := stated_key(fact)).is_empty and key.iteration is not None
-        }
-        groups: dict[tuple[str | None, int, int], int] = {}
-        for job, attempt_key in told_iterations:
-            group = (job, attempt_key.requeue, attempt_key.restart)
-            groups[group] = groups.get(group, 0) + 1
-            self.records[job, attempt_key] = AttemptRecord(job, attempt_key)
+        self._found_all()
         for fact in self._facts:
             self._take(fact)
         self._must_regather = False
+
+    def _found_all(self) -> None:
+        """Every attempt the facts prove, before any of them is given to one.
+
+        Facts without an iteration, or without any count, prove a first attempt of their kind only where they are older
+        than all that tell more.
+        """
+        told: dict[tuple[str | None, AttemptKey], int] = {}
+        loose: dict[tuple[str | None, AttemptKey], int] = {}
+        keyless: dict[str | None, int] = {}
+        for fact in self._facts:
+            if not isinstance(fact, FOUNDING_FACTS):
+                continue
+            key, job = stated_key(fact), self._job(fact.job)
+            if isinstance(fact, PhaseSpan) and fact.phase is Phase.QUEUED:
+                if key.iteration is not None:
+                    self.records.setdefault((job, key.founds), AttemptRecord(job, key.founds))
+                continue
+            clock = self.clocks.get(fact.emitter)
+            at = self._effect_at(fact, fact.at if clock is None else clock.corrected(fact.at))
+            if key.is_empty:
+                keyless[job] = min(at, keyless.get(job, at))
+            else:
+                found = told if key.iteration is not None else loose
+                found[job, key.founds] = min(at, found.get((job, key.founds), at))
+        for (job, first), at in loose.items():
+            rivals = [
+                other_at
+                for (other_job, other), other_at in told.items()
+                if (other_job, other.requeue, other.restart) == (job, first.requeue, first.restart)
+            ]
+            if not rivals or at < min(rivals):
+                told[job, first] = min(at, told.get((job, first), at))
+        for job, at in sorted(keyless.items(), key=lambda entry: (entry[1], entry[0] or "")):
+            if not told or at < min(told.values()):
+                told[job, AttemptKey(0, 0, 0)] = at
+        for (job, known), at in told.items():
+            record = self.records.setdefault((job, known), AttemptRecord(job, known))
+            record.touch(at)
+            self._job_first_at[job] = min(at, self._job_first_at.get(job, at))
 
     def _in_order(self) -> list[AttemptRecord]:
         if self._ordered is None or self._waiting:

@@ -139,6 +139,7 @@ def test_no_timeout_is_not_a_timeout_of_nothing(timeouts: Timeouts | None, told:
     assert armed_timeout_us(SimpleNamespace(hb_timeouts=timeouts), "subsequent") == told
 
 
+@pytest.mark.filterwarnings("ignore:The pynvml package is deprecated:FutureWarning")
 def test_in_process_plugins_state_a_restart_and_its_cause(
     make_recorder: Callable[..., Recorder], tmp_path: Path
 ) -> None:

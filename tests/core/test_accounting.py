@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from rerail.server.core import goodput
-from rerail.server.core.facts import Initiator, Outcome, Phase, Scope
+from rerail.server.core.facts import AttemptEnded, AttemptStarted, Initiator, Outcome, Phase, Scope
+from rerail.server.core.fold import RunFold
 from rerail.server.core.report import figures
-from rerail.server.core.view import RunState
+from rerail.server.core.view import RunState, RunView
 from tests.story import BEGINNING, SECOND, Story, seconds_by_phase
 
 
@@ -246,3 +250,29 @@ def test_time_shift_moves_every_instant_and_no_length():
     assert other.started_at == one.started_at + hour
     assert other.account.ns_by_phase == one.account.ns_by_phase
     assert [each.parts for each in other.incidents] == [each.parts for each in one.incidents]
+
+
+def view_without_counts(story: Story, order: int = 1) -> RunView:
+    """What a recorder outside a launcher tells: no count but the in-process iteration, from 1 on."""
+    fold = RunFold(story.run)
+    facts = [fact for fact in story.facts if not isinstance(fact, (AttemptStarted, AttemptEnded))][::order]
+    for fact in facts:
+        counts: dict[str, Any] = {name: None for name in ("job", "requeue", "restart") if hasattr(fact, name)}
+        if hasattr(fact, "iteration"):
+            counts["iteration"] = getattr(fact, "restart", None) or None
+        fold.add([replace(fact, **counts)])
+    return fold.view(story.at)
+
+
+def test_a_run_that_never_counts_its_attempts_has_a_first_one():
+    view = view_without_counts(Story().start().bring_up(20).steps(1, 100))
+    assert (len(view.attempts), view.account.productive_ns) == (1, 100 * SECOND)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_iteration_after_steps_without_one_is_a_second_attempt(order: int):
+    story = Story().start().bring_up(20).steps(0, 99).save(49, blocked=5).wait(3)
+    story.start(Initiator.FAULT).bring_up(2).load(49, took=1).steps(50, 199)
+    view = view_without_counts(story, order)
+    assert [rollback.steps for rollback in view.rollbacks] == [50]
+    assert view.account.productive_ns == 200 * SECOND
