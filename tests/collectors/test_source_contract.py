@@ -136,7 +136,9 @@ TELLING_LINES = [
 ]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(st.lists(st.one_of(st.binary(max_size=120), st.sampled_from(TELLING_LINES)), max_size=40))
 def test_any_bytes_are_a_log(tmp_path: Path, pieces: list[bytes]) -> None:
     path = tmp_path / "any.log"

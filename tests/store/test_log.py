@@ -238,7 +238,9 @@ def test_writers_at_once_count_exactly_and_a_reader_misses_nothing(database: str
         store.close()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(
     sent=st.lists(
         st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("ef"), st.integers(0, 12)), min_size=1, max_size=10),
