@@ -2,7 +2,7 @@
 
 Rules
 - Emitters say `(job, requeue, restart, iteration)`; only this module numbers attempts, densely from 0.
-- Jobs are ordered by their earliest fact, attempts of one job by `(requeue, restart, iteration)`.
+- Jobs are ordered by the earliest instant their facts speak of, attempts of one job by `(requeue, restart, iteration)`.
 - A part that was not told is *not known*: an unknown job is the run's only known job, or a job of its own where there
   are several; an unknown requeue or restart count is 0; a fact without an iteration belongs to the iteration that was
   alive at its instant.

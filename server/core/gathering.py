@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import overload
 
 from rerail.server.core.attempt_record import AttemptRecord, Load
 from rerail.server.core.attempts import ATTEMPT_FACTS, FOUNDING_FACTS, AttemptKey, StatedKey, stated_key
@@ -132,7 +133,7 @@ class Gathering:
             if clock.state(fact.at, fact.offset_us * 1000) is not None:
                 self._must_regather = True
                 return
-        at = fact.at if clock is None else clock.corrected(fact.at)
+        at = self._corrected(fact, fact.at)
         if not isinstance(fact, PERSONS_SAY):
             hearing = self.run_wide.hearings.get(fact.emitter)
             if hearing is None:
@@ -144,7 +145,12 @@ class Gathering:
         else:
             self._take_of_run(fact, at)
 
+    @overload
+    def _corrected(self, fact: Fact, at: int) -> int: ...
+    @overload
+    def _corrected(self, fact: Fact, at: int | None) -> int | None: ...
     def _corrected(self, fact: Fact, at: int | None) -> int | None:
+        """An instant a fact tells, on the server's clock."""
         if at is None:
             return None
         clock = self.clocks.get(fact.emitter)
@@ -169,9 +175,8 @@ class Gathering:
             wide.excluded.append((fact.start, fact.end))
             wide.version += 1
         elif isinstance(fact, Blind):
-            since = self._corrected(fact, fact.since)
-            assert since is not None
-            wide.blind.append((fact.source, since, self._corrected(fact, fact.until), fact.reason))
+            since, until = self._corrected(fact, fact.since), self._corrected(fact, fact.until)
+            wide.blind.append((fact.source, since, until, fact.reason))
         elif isinstance(fact, NodeState) and fact.state is NodeCondition.LOST:
             self._later_by_time(at, stated_key(fact), fact)
 
@@ -202,9 +207,7 @@ class Gathering:
             record = self._found(job, founds, group)
             if self._must_regather:
                 return
-        if job not in self._job_first_at or at < self._job_first_at[job]:
-            self._job_first_at[job] = at
-            self._ordered = None
+        self._job_began(job, self._effect_at(fact, at))
         self._give(record, fact, at)
 
     def _take_keyless(self, fact: Fact, at: int, key: StatedKey, job: str | None) -> None:
@@ -216,13 +219,18 @@ class Gathering:
             return
         self._gave_keyless = True
         (((_, known), record),) = self.records.items()
-        began = self._job_first_at.get(record.job)
-        if isinstance(fact, FOUNDING_FACTS) and known != AttemptKey(0, 0, 0) and began is not None and at < began:
+        effect_at = self._effect_at(fact, at)
+        is_older = effect_at < self._job_first_at.get(record.job, effect_at)
+        if is_older and known != AttemptKey(0, 0, 0) and isinstance(fact, FOUNDING_FACTS):
             self._must_regather = True
             return
-        if record.job not in self._job_first_at or at < self._job_first_at[record.job]:
-            self._job_first_at[record.job] = at
+        self._job_began(record.job, effect_at)
         self._give(record, fact, at)
+
+    def _job_began(self, job: str | None, at: int) -> None:
+        if job not in self._job_first_at or at < self._job_first_at[job]:
+            self._job_first_at[job] = at
+            self._ordered = None
 
     def _job(self, job: str | None) -> str | None:
         """The job a fact belongs to; an unknown one is the only known one."""
@@ -257,7 +265,6 @@ class Gathering:
             return
         if isinstance(fact, Steps):
             start = self._corrected(fact, fact.start)
-            assert start is not None
             ends = stated_ends(start, fact.durations_us, fact.count)
             stated = StatedSteps(start, fact.first_step, ends, (fact.emitter, fact.seq))
             if not record.add_steps(fact.emitter, fact.rank, stated):
@@ -271,7 +278,6 @@ class Gathering:
             record.touch(at)
         elif isinstance(fact, CheckpointLoaded):
             start, end = self._corrected(fact, fact.start), self._corrected(fact, fact.end)
-            assert start is not None and end is not None
             is_ok = fact.outcome is None or fact.outcome.lower() in ("ok", "success", "completed")
             record.add_load(Load(end, start, fact.step, is_ok))
         elif isinstance(fact, RecoveryMark):
@@ -286,9 +292,7 @@ class Gathering:
         elif isinstance(fact, Exit):
             record.add_exit(at, fact)
         elif isinstance(fact, Heartbeats):
-            end = self._corrected(fact, fact.end)
-            assert end is not None
-            record.add_heartbeats(end)
+            record.add_heartbeats(self._corrected(fact, fact.end))
         elif isinstance(fact, Evidence):
             record.add_evidence(at, fact)
         elif isinstance(fact, NodeState):
@@ -299,9 +303,7 @@ class Gathering:
         if isinstance(fact, (Evidence, Heartbeats)):
             return 1 << 62
         if isinstance(fact, (Steps, PhaseSpan, CheckpointLoaded)) and fact.start is not None:
-            start = self._corrected(fact, fact.start)
-            assert start is not None
-            return start
+            return self._corrected(fact, fact.start)
         return at
 
     # --- what follows ---
@@ -373,8 +375,7 @@ class Gathering:
                 if key.iteration is not None:
                     self.records.setdefault((job, key.founds), AttemptRecord(job, key.founds))
                 continue
-            clock = self.clocks.get(fact.emitter)
-            at = self._effect_at(fact, fact.at if clock is None else clock.corrected(fact.at))
+            at = self._effect_at(fact, self._corrected(fact, fact.at))
             if key.is_empty:
                 keyless[job] = min(at, keyless.get(job, at))
             else:
@@ -394,7 +395,7 @@ class Gathering:
         for (job, known), at in told.items():
             record = self.records.setdefault((job, known), AttemptRecord(job, known))
             record.touch(at)
-            self._job_first_at[job] = min(at, self._job_first_at.get(job, at))
+            self._job_began(job, at)
 
     def _in_order(self) -> list[AttemptRecord]:
         if self._ordered is None or self._waiting:
@@ -433,10 +434,7 @@ class Gathering:
         savers = sorted(
             number for number, told in by_attempt.items() if any(moment.fact.stage in beginnings for moment in told)
         ) or [min(by_attempt)]
-        records = {
-            number: CheckpointRecord(name, by_attempt[number][0].fact.step if number in by_attempt else 0, number)
-            for number in savers
-        }
+        records = {number: CheckpointRecord(name, by_attempt[number][0].fact.step, number) for number in savers}
         for number, told in sorted(by_attempt.items()):
             owner = records[savers[max(0, bisect_left(savers, number + 1) - 1)]]
             for moment in told:

@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from rerail.server.core import goodput
-from rerail.server.core.facts import AttemptEnded, AttemptStarted, Initiator, Outcome, Phase, Scope
+from rerail.server.core.facts import (
+    AttemptEnded,
+    AttemptStarted,
+    Clock,
+    Fact,
+    Initiator,
+    Outcome,
+    Phase,
+    PhaseSpan,
+    Scope,
+)
 from rerail.server.core.fold import RunFold
 from rerail.server.core.report import figures
 from rerail.server.core.view import RunState, RunView
@@ -276,3 +286,20 @@ def test_an_iteration_after_steps_without_one_is_a_second_attempt(order: int):
     view = view_without_counts(story, order)
     assert [rollback.steps for rollback in view.rollbacks] == [50]
     assert view.account.productive_ns == 200 * SECOND
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_jobs_come_in_the_order_they_began_and_not_in_that_of_their_statements(is_late: bool):
+    start = BEGINNING
+    facts: list[Fact] = [
+        AttemptStarted(run="run", emitter="b", seq=0, at=start + 50 * SECOND, job="b", restart=0),
+        PhaseSpan(
+            run="run", emitter="a", seq=0, at=start + 100 * SECOND, job="a", restart=0, phase=Phase.INITIALIZING,
+            start=start, end=start + 100 * SECOND,
+        ),
+    ]  # fmt: skip
+    if is_late:  # moves what is known of `b`, so that everything is gathered anew
+        facts.append(Clock(run="run", emitter="b", seq=1, at=start + 60 * SECOND, offset_us=1))
+    fold = RunFold("run")
+    fold.add(facts)
+    assert [attempt.job for attempt in fold.view(start + 200 * SECOND).attempts] == ["a", "b"]
