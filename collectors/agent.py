@@ -37,7 +37,6 @@ log = logging.getLogger("rerail.agent")
 LOOK_SECONDS = 0.15
 SMALLEST_OFFSET_US = 5_000
 OFFSET_OVER_ERROR = 3
-CLOCK_AGAIN_NS = 600_000_000_000
 
 
 @dataclass(slots=True)

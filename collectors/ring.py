@@ -23,7 +23,6 @@ import json
 import mmap
 import os
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
@@ -222,13 +221,6 @@ class RingReader:
         while self.state(candidate) == 1:
             candidate += 1
         return candidate
-
-    def slots(self, first: int) -> Iterator[Slot]:
-        """Whole slots from `first` on, up to the first that is not there."""
-        number = first
-        while (slot := self.slot(number)) is not None:
-            yield slot
-            number += 1
 
     def close(self) -> None:
         """Give the mapping back."""

@@ -3,8 +3,8 @@
 Rules
 - `core.codec` decides what is a fact. Lines that `store.lines` is certain of are taken as they are; every other line
   goes to the codec, for its facts and for its words of refusal. A property test compares both ways.
-- Three things are refused here that the codec does not judge: a fact more than a day ahead of the server's clock, steps
-  that would end after the year 2100, and half a surrogate pair, which is no character and which no database keeps.
+- Two things are refused here that the codec does not judge: a fact more than a day ahead of the server's clock, and
+  half a surrogate pair in a field it does not know, which is no character and which no database keeps.
 - A context is written into the lines after it, so that each line of the log says everything by itself.
 - One bad line costs that line. Line numbers count from 1, blank lines included.
 """
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from rerail.server.core import codec
 from rerail.server.core.codec import LATEST_INSTANT, LONGEST_NAME
-from rerail.server.core.facts import Clock, Fact, Steps
+from rerail.server.core.facts import Clock, Fact
 from rerail.server.store import Batch, LoggedFact, RefusedLine, Stated
 from rerail.server.store.lines import SOUND, Line, quick_line, quick_lines
 
@@ -166,8 +166,6 @@ class _Decoding:
     def _keep(self, fact: Fact, raw: bytes) -> None:
         if fact.at > self._latest:
             raise codec.FactError("at", fact.at, "more than a day ahead of the server's clock")
-        if isinstance(fact, Steps) and fact.start + 1000 * sum(fact.durations_us) > LATEST_INSTANT:
-            raise codec.FactError("durations_us", sum(fact.durations_us), "the steps would end after the year 2100")
         key = (fact.run, fact.emitter)
         stated = self._stated.get(key)
         if stated is None:

@@ -35,9 +35,6 @@ from rerail.server.store import Store
 from rerail.server.store.run_rows import mark_of
 from rerail.server.thinning import binned, clipped, thinned_points
 
-NotFound = NotFoundError
-"""What a page catches; raised for a run or an incident that is not known."""
-
 MOST_SPANS = 1500
 """Up to this many, a range is drawn as exact spans."""
 

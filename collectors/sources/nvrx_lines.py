@@ -39,10 +39,8 @@ JOINED = re.compile(
 )
 STARTED_04 = "Environment variable 'TORCHELASTIC_ENABLE_FILE_TIMER'"
 STOPPING = re.compile(r"^Stopping workers\.\.\.")
-FINISHED = re.compile(r"worker group successfully finished")
 AGENT_OK = "Agent .run() is OK. No failures in the result."
 AGENT_EXIT = re.compile(r"Agent(?:'s exit code = | exits with exit code = )(?P<code>-?\d{1,9})")
-NO_RESTART = re.compile(r"NVRx decided the job must not be restarted \((?P<reason>\w+)\)")
 RANK_FAILURE = re.compile(
     r"(?P<rank>\d{1,9}): ProcessFailure\(local_rank=(?P<local>\d{1,9}), pid=(?P<pid>\d{1,10}), "
     r"exitcode=(?P<code>-?\d{1,9})"

@@ -14,7 +14,6 @@ import re
 
 EXIT = re.compile(r"failed \(exitcode: (?P<code>-?\d{1,9})\) local_rank: (?P<local>\d{1,9}) \(pid: (?P<pid>\d{1,10})\)")
 CLOSING = re.compile(r"^Sending process \d+ closing signal SIG\w+")
-STARTING = re.compile(r"\[\w+\] starting workers for entrypoint")
 RENDEZVOUS = re.compile(r"\[\w+\] Rendezvous'ing worker group")
 RENDEZVOUS_DONE = re.compile(r"\[\w+\] Rendezvous complete for workers")
 STARTED = re.compile(r"\[\w+\] Starting worker group")
@@ -30,7 +29,6 @@ DEATH_SIGNAL = re.compile(r"Received (?P<signal>\d{1,3}|Signals\.\w+) death sign
 CHILD_FAILED = re.compile(r"^(?:torch\.distributed\.elastic\.multiprocessing\.errors\.)?ChildFailedError")
 TABLE_RANK = re.compile(r"^\s+rank\s+: (?P<rank>\d{1,9}) \(local_rank: (?P<local>\d{1,9})\)")
 TABLE_EXIT = re.compile(r"^\s+exitcode\s+: (?P<code>-?\d{1,9}) \(pid: (?P<pid>\d{1,10})\)")
-TEE = re.compile(r"^\[[A-Za-z_]\w*?\d+\]:")
 
 TELLING = re.compile(
     r"CUDA out of memory|CUDA error|NCCL (?:WARN|error)|Watchdog caught|Fatal Python error|Segmentation fault|Bus error"

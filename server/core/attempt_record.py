@@ -267,10 +267,8 @@ class AttemptRecord:
             return self.rendezvous_started_at
         if self.started:
             return self.started[0][0]
-        if self.first_fact_at is not None:
-            return self.first_fact_at
-        assert self.first_queue_at is not None
-        return self.first_queue_at
+        assert self.first_fact_at is not None, "an attempt of which only queueing is known has not started"
+        return self.first_fact_at
 
     @property
     def is_only_queued(self) -> bool:

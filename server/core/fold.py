@@ -402,4 +402,4 @@ class RunFold:
         offsets = [clock.largest_offset_ns for clock in self._gathering.clocks.values()]
         if not offsets:
             return None
-        return max(*offsets, 0) - min(*offsets, 0) if offsets else None
+        return max(*offsets, 0) - min(*offsets, 0)

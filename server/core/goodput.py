@@ -200,11 +200,6 @@ def account(spans: Sequence[Span], start: int, end: int, *, debt_ns: int = 0) ->
     return account_of(tally(clipped(spans, start, end)), start, end, debt_ns)
 
 
-def gpu_account(spans: Sequence[Span], capacities: Capacities, start: int, end: int) -> Account:
-    """The account of a window weighted by GPUs held."""
-    return account_of(gpu_tally(clipped(spans, start, end), capacities), start, end, 0)
-
-
 def sliding(spans: Sequence[Span], window_ns: int, instants: Sequence[int]) -> tuple[SlidingPoint, ...]:
     """Both goodputs of the window that ends at each instant.
 

@@ -41,7 +41,7 @@ def life_of(gathering: Gathering, records: Sequence[AttemptRecord], as_of: int) 
         return None
     start = min(starts)
     ended = sorted(gathering.run_wide.ended, key=lambda entry: entry[:3])
-    latest_start = max((record.started_at for record in records if not record.is_only_queued), default=start)
+    latest_start = max((record.started_at for record in records), default=start)
     latest_step = max((record.blocks()[-1].last_began for record in records if record.blocks()), default=start)
     is_contradicted = bool(ended) and latest_step > ended[-1][0] + END_SLACK_NS
     if ended and latest_start <= ended[-1][0] <= as_of and not is_contradicted:
@@ -68,7 +68,7 @@ def surroundings_of(
             )
             starts[index] = starts[index - 1]
     queue = []
-    attempt_starts = sorted(record.started_at for record in records if not record.is_only_queued)
+    attempt_starts = sorted(record.started_at for record in records)
     for since, until in gathering.queue_intervals():
         following = next((at for at in attempt_starts if at > since), life.end)
         queue.append(Claim(since, min(life.end if until is None else until, following), Phase.QUEUED))

@@ -13,14 +13,12 @@ from datetime import UTC, datetime, timedelta
 from rerail.server.core.view import (
     Account,
     Attempt,
-    Checkpoint,
     Contradiction,
     HeartbeatFigures,
     Incident,
     RecoveryDistribution,
     Rollback,
     RunView,
-    Span,
 )
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -87,7 +85,7 @@ def figures(view: RunView) -> dict[str, object]:
         "heartbeat": {each.phase: _heartbeat(each) for each in view.heartbeat},
         "undisturbed_step_seconds": seconds(view.undisturbed_step_ns),
         "checkpoint_slowdown": view.checkpoint_slowdown,
-        "gpu_weighted": None if view.gpu_account is None else gpu_account_figures(view.gpu_account),
+        "gpu_weighted": None if view.gpu_account is None else account_figures(view.gpu_account),
         "data_quality": {
             "duplicates": quality.duplicates,
             "late": quality.late,
@@ -106,7 +104,7 @@ def figures(view: RunView) -> dict[str, object]:
 
 
 def account_figures(account: Account) -> dict[str, object]:
-    """The figures of one window, or of the whole life."""
+    """The figures of one window, or of the whole life; of one weighted by GPUs every `…_seconds` is in GPU-seconds."""
     return {
         "elapsed_seconds": seconds(account.elapsed_ns),
         "training_goodput": account.training_goodput,
@@ -126,11 +124,6 @@ def account_figures(account: Account) -> dict[str, object]:
             for row in account.waterfall
         ],
     }
-
-
-def gpu_account_figures(account: Account) -> dict[str, object]:
-    """The same names weighted by the GPUs held: every `…_seconds` is in GPU-seconds."""
-    return account_figures(account)
 
 
 def attempt_figures(attempt: Attempt) -> dict[str, object]:
@@ -219,39 +212,6 @@ def incident_figures(incident: Incident) -> dict[str, object]:
             }
             for line in incident.evidence
         ],
-    }
-
-
-def checkpoint_figures(checkpoint: Checkpoint) -> dict[str, object]:
-    """One checkpoint."""
-    return {
-        "checkpoint": checkpoint.checkpoint_id,
-        "step": checkpoint.step,
-        "attempt": checkpoint.attempt,
-        "mode": checkpoint.mode,
-        "tier": checkpoint.tier,
-        "started_at": iso(checkpoint.started_at),
-        "captured_at": iso(checkpoint.captured_at),
-        "durable_at": iso(checkpoint.durable_at),
-        "failed_at": iso(checkpoint.failed_at),
-        "deleted_at": iso(checkpoint.deleted_at),
-        "commit_lag_seconds": seconds(checkpoint.commit_lag_ns),
-        "blocked_seconds": seconds(checkpoint.blocked_ns),
-        "bytes": checkpoint.bytes,
-        "location": checkpoint.location,
-    }
-
-
-def span_figures(span: Span) -> dict[str, object]:
-    """One span of the timeline."""
-    return {
-        "start": iso(span.start),
-        "end": iso(span.end),
-        "phase": span.phase.value if span.name is None else f"{span.phase.value}:{span.name}",
-        "account": span.kind.value,
-        "attempt": span.attempt,
-        "first_step": span.first_step,
-        "last_step": span.last_step,
     }
 
 

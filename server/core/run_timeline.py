@@ -198,10 +198,10 @@ class RunTimeline:
             return None
         cut = len(blocks) - OPEN_BLOCKS
         until, last_step = blocks[cut].start, blocks[cut - 1].last_step
-        limits = [record.earliest_open_phase, folded.result.last_activity_at, *(load.end for load in record.loads)]
-        if any(limit is not None and limit < until for limit in limits[:2]) or any(
-            load.end > until for load in record.loads
-        ):
+        limits = (record.earliest_open_phase, folded.result.last_activity_at)
+        if any(limit is not None and limit < until for limit in limits):
+            return None
+        if any(load.end > until for load in record.loads):
             return None
         start = self._offset_of(number)
         of_attempt = self.spans[start:]
