@@ -24,12 +24,16 @@ def _config(directory: str, connection: Connection | None = None) -> Config:
     return config
 
 
+def versions() -> tuple[str, ...]:
+    """Every version this program knows, the one it needs first."""
+    with as_file(files("rerail.migrations")) as directory:
+        scripts = ScriptDirectory.from_config(_config(str(directory))).walk_revisions()
+        return tuple(script.revision for script in scripts)
+
+
 def newest() -> str:
     """The version this program needs."""
-    with as_file(files("rerail.migrations")) as directory:
-        head = ScriptDirectory.from_config(_config(str(directory))).get_current_head()
-    assert head is not None
-    return head
+    return versions()[0]
 
 
 def current(engine: Engine) -> str | None:
@@ -50,21 +54,13 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
                 raise SchemaError(f"the migration would leave {len(broken)} rows without the rows they belong to")
 
 
-def older() -> tuple[str, ...]:
-    """Versions that came before this program's."""
-    with as_file(files("rerail.migrations")) as directory:
-        scripts = ScriptDirectory.from_config(_config(str(directory))).walk_revisions()
-        return tuple(script.revision for script in scripts if script.revision != newest())
-
-
 def check(engine: Engine) -> None:
     """Raises `SchemaError`, with what to do, unless the database stands at this program's version."""
     stands = current(engine)
-    needed = newest()
+    known = versions()
+    needed = known[0]
     if stands == needed:
         return
-    with as_file(files("rerail.migrations")) as directory:
-        known = {script.revision for script in ScriptDirectory.from_config(_config(str(directory))).walk_revisions()}
     if stands is not None and stands not in known:
         raise SchemaError(
             f"the database stands at version {stands}, which a newer rerail wrote; this one knows {needed}. "

@@ -14,7 +14,7 @@ def prepare_database(database_url: str) -> None:
     engine = engines.migration_engine(engines.normalised(database_url))
     try:
         with engines.answering():
-            if engine.dialect.name == "sqlite" and schema.current(engine) in (None, *schema.older()):
+            if engine.dialect.name == "sqlite" and schema.current(engine) in (None, *schema.versions()[1:]):
                 schema.upgrade(engine)
             schema.check(engine)
     finally:

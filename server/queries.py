@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rerail.server.core.fold import RunFold
-from rerail.server.core.goodput import account, sliding
-from rerail.server.core.view import Account, Attempt, Incident, RunView, Span
+from rerail.server.core.goodput import account, clipped, sliding
+from rerail.server.core.view import Account, Attempt, Checkpoint, Incident, RunView, Span
 from rerail.server.errors import NotFoundError
 from rerail.server.query_results import (
     AttemptMark,
@@ -33,7 +33,7 @@ from rerail.server.query_results import (
 )
 from rerail.server.store import Store
 from rerail.server.store.run_rows import mark_of
-from rerail.server.thinning import binned, clipped, thinned_points
+from rerail.server.thinning import binned, thinned_points
 
 MOST_SPANS = 1500
 """Up to this many, a range is drawn as exact spans."""
@@ -94,11 +94,8 @@ class Queries:
         """Where the time of `[start, end)` went."""
         if as_of is not None:
             return account(self._fold(run_id, as_of)[1], start, end)
-        self._known(run_id)
+        self.run(run_id)
         return account(self._store.spans(run_id, start, end), start, end)
-
-    def _known(self, run_id: str) -> RunView:
-        return self.run(run_id)
 
     def _fold(self, run_id: str, as_of: int) -> tuple[RunView, Sequence[Span]]:
         """The run from the facts that had happened by `as_of`, by the emitters' corrected clocks."""
@@ -118,11 +115,11 @@ class Queries:
         self, run_id: str, start: int | None = None, end: int | None = None, max_spans: int = MOST_SPANS
     ) -> Spans:
         """Spans of a range: exact, or `max_spans` bins of shares where there are more."""
-        start, end = self._range(self._known(run_id), start, end)
+        start, end = self._range(self.run(run_id), start, end)
         return self._spans(self._store.spans(run_id, start, end), start, end, max_spans, max_spans)
 
     def _spans(self, found: Sequence[Span], start: int, end: int, max_spans: int, bin_count: int) -> Spans:
-        inside = clipped(found, start, end)
+        inside = tuple(clipped(found, start, end))
         if len(inside) <= max_spans:
             return Spans(start, end, spans=inside, span_count=len(inside))
         return Spans(start, end, bins=binned(inside, start, end, bin_count), span_count=len(inside))
@@ -136,7 +133,7 @@ class Queries:
         window_ns: int | None = None,
     ) -> Timeline:
         """Everything a timeline picture of `width_px` needs; None means the run's whole life, and a fitting window."""
-        view = self._known(run_id)
+        view = self.run(run_id)
         start, end = self._range(view, start, end)
         width_px = min(max(width_px, 50), 2000)
         if window_ns is None:
@@ -214,7 +211,7 @@ class Queries:
     def incidents(self, run_id: str | None = None, offset: int = 0, limit: int = 100) -> IncidentPage:
         """Incidents of one run, or of all; newest first."""
         if run_id is not None:
-            self._known(run_id)
+            self.run(run_id)
         marks, total = self._store.incident_marks(run_id, offset, limit)
         return IncidentPage(marks, total)
 
@@ -267,8 +264,8 @@ def _touches(entry: Attempt | Incident, start: int, end: int) -> bool:
     return entry.started_at <= end and (entry.ended_at is None or entry.ended_at >= start)
 
 
-def _saved_in(entry, start: int, end: int) -> bool:
-    moments = [at for at in (entry.started_at, entry.captured_at, entry.durable_at, entry.failed_at) if at is not None]
+def _saved_in(entry: Checkpoint, start: int, end: int) -> bool:
+    moments = entry.moments
     return bool(moments) and min(moments) <= end and max(moments) >= start
 
 

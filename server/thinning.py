@@ -8,22 +8,10 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rerail.server.core.facts import Phase
 from rerail.server.core.view import Span, StepPoint
 from rerail.server.query_results import Bin
-
-
-def clipped(spans: Sequence[Span], start: int, end: int) -> tuple[Span, ...]:
-    """The spans of a range, cut at its edges."""
-    return tuple(
-        span
-        if span.start >= start and span.end <= end
-        else replace(span, start=max(span.start, start), end=min(span.end, end))
-        for span in spans
-        if span.start < end and span.end > start
-    )
 
 
 def binned(spans: Sequence[Span], start: int, end: int, count: int) -> tuple[Bin, ...]:

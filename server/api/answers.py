@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gzip
 from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime, timedelta
 from enum import Enum
 from hashlib import blake2b
 
@@ -19,19 +18,14 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from rerail.server.core.report import account_figures, incident_figures, iso
+from rerail.server.core.view import Account
 from rerail.server.errors import NotFoundError, RefusedRequestError, StoreAwayError
+from rerail.server.query_results import IncidentView
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _encode = msgspec.json.Encoder().encode
 _SMALL = 1400
 """Bytes that fit one packet: not worth compressing."""
-
-
-def iso(instant: int | None) -> str | None:
-    """An instant as people and JSON read it."""
-    if instant is None:
-        return None
-    return (_EPOCH + timedelta(microseconds=instant // 1000)).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def plain(value: object, name: str = "") -> object:
@@ -75,6 +69,18 @@ def _scaled(value: object, scale: float) -> object:
     if isinstance(value, tuple):
         return {str(plain(key)): entry / scale for key, entry in value}
     return None if value is None else value / scale  # type: ignore[operator]
+
+
+def incident_answer(found: IncidentView) -> dict[str, object]:
+    """An incident and what stands around it; the incident itself in the words of `docs/facts.md`."""
+    shape = plain(found)
+    assert isinstance(shape, dict)
+    return {**shape, "incident": incident_figures(found.incident)}
+
+
+def window_answer(run_id: str, start: int, end: int, account: Account) -> dict[str, object]:
+    """The figures of one window of a run."""
+    return {"run_id": run_id, "from_ns": start, "to_ns": end, **account_figures(account)}
 
 
 def respond(request: Request, body: object) -> Response:

@@ -15,9 +15,9 @@ from urllib.parse import unquote
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from rerail.server.api.answers import plain, respond
+from rerail.server.api.answers import incident_answer, plain, respond, window_answer
 from rerail.server.api.timeline_shape import timeline_shape
-from rerail.server.core.report import account_figures, figures, incident_figures
+from rerail.server.core.report import figures
 from rerail.server.errors import RefusedRequestError
 from rerail.server.instants import parse_instant
 from rerail.server.queries import Queries
@@ -149,7 +149,7 @@ def reads_router(queries: Queries) -> APIRouter:
                 422, "invalid_parameter", "from and to: a window has both, in order", "?from=…&to=…"
             )
         account = queries.window(run_id, start, end, as_of)
-        return respond(request, {"run_id": run_id, "from_ns": start, "to_ns": end, **account_figures(account)})
+        return respond(request, window_answer(run_id, start, end, account))
 
     @router.get("/api/v1/incidents", summary="Incidents of all runs, newest first")
     def incidents(request: Request, offset: Offset = 0, limit: Limit = 100) -> Response:
@@ -157,10 +157,7 @@ def reads_router(queries: Queries) -> APIRouter:
 
     @router.get("/api/v1/incidents/{incident_id:path}", summary="One incident and what stands around it")
     def incident(request: Request, incident_id: str) -> Response:
-        found = queries.incident(incident_id)
-        shape = plain(found)
-        assert isinstance(shape, dict)
-        return respond(request, {**shape, "incident": incident_figures(found.incident)})
+        return respond(request, incident_answer(queries.incident(incident_id)))
 
     @router.get("/api/v1/refused", summary="Lines that were refused, newest first, and why")
     def refused(request: Request, run: str | None = None, offset: Offset = 0, limit: Limit = 100) -> Response:

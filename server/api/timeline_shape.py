@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rerail.server.api.answers import iso
 from rerail.server.core.facts import Phase
+from rerail.server.core.report import iso
 from rerail.server.core.view import Checkpoint
 from rerail.server.query_results import AttemptMark, Bin, IncidentMark, Timeline
 

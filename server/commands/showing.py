@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from rerail.server.api.answers import iso, plain
+from rerail.server.api.answers import incident_answer, plain, window_answer
 from rerail.server.commands import opened_store, settings_of
-from rerail.server.core.report import account_figures, figures, incident_figures
+from rerail.server.core.report import figures, iso
 from rerail.server.errors import RerailError
 from rerail.server.instants import parse_instant
 from rerail.server.queries import Queries
@@ -69,7 +69,7 @@ def show_run(parsed: argparse.Namespace) -> int:
             if end < start:
                 raise RerailError("--window: A must be before B")
             account = queries.window(parsed.run_id, start, end, as_of)
-            shown = {"run_id": parsed.run_id, "from_ns": start, "to_ns": end, **account_figures(account)}
+            shown = window_answer(parsed.run_id, start, end, account)
         else:
             shown = figures(queries.run(parsed.run_id, as_of))
     if parsed.json:
@@ -112,9 +112,7 @@ def show_incident(parsed: argparse.Namespace) -> int:
     with _queries(parsed) as queries:
         view = queries.incident(parsed.incident_id)
     if parsed.json:
-        shape = plain(view)
-        assert isinstance(shape, dict)
-        _print_json({**shape, "incident": incident_figures(view.incident)})
+        _print_json(incident_answer(view))
         return 0
     incident = view.incident
     print(f"{incident.incident_id} of {incident.run_id}: {incident.verdict.sentence}")

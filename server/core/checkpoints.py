@@ -181,19 +181,8 @@ def _is_durable(checkpoint: Checkpoint, as_of: int) -> bool:
     return checkpoint.deleted_at is None or checkpoint.deleted_at > as_of
 
 
-def _stamps(checkpoint: Checkpoint) -> list[int]:
-    stamps = (
-        checkpoint.started_at,
-        checkpoint.captured_at,
-        checkpoint.durable_at,
-        checkpoint.failed_at,
-        checkpoint.deleted_at,
-    )
-    return [at for at in stamps if at is not None]
-
-
 def _shelf_key(checkpoint: Checkpoint) -> tuple[int, int, str, int]:
-    first = min(_stamps(checkpoint), default=0)
+    first = min((*checkpoint.moments, *filter(None, (checkpoint.deleted_at,))), default=0)
     return first, checkpoint.step, checkpoint.checkpoint_id, -1 if checkpoint.attempt is None else checkpoint.attempt
 
 

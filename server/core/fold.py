@@ -117,7 +117,7 @@ class RunFold:
         sealed = timeline.seal(records, surroundings, capacities)
         if sealed is not None:
             self._saves.seal(len(records) - 1, *sealed)
-        state, last_heard_at, silent_since = self._liveness(life, as_of)
+        state, last_heard_at, silent_since = self._liveness(life.ended_at, as_of)
         wide = self._gathering.run_wide
         metadata = Metadata(self._gathering)
         quality = DataQuality(
@@ -180,19 +180,17 @@ class RunFold:
 
     def _view_of_nothing(self, as_of: int, duplicates: int, rejected: int) -> RunView:
         metadata = Metadata(self._gathering)
-        wide = self._gathering.run_wide
-        heard = max((hearing.last_at for hearing in wide.hearings.values()), default=None)
-        ended = sorted(wide.ended, key=lambda entry: entry[:3])
-        silent_from = max((hearing.silent_after for hearing in wide.hearings.values()), default=None)
-        is_silent = silent_from is not None and as_of > silent_from
+        ended = max(self._gathering.run_wide.ended, key=lambda entry: entry[:3], default=None)
+        ended_at = None if ended is None else ended[0]
+        state, heard, silent_since = self._liveness(ended_at, as_of)
         return RunView(
             run_id=self.run_id,
             as_of=as_of,
-            state=RunState.ENDED if ended else RunState.SILENT if is_silent else RunState.ALIVE,
+            state=state,
             started_at=None,
-            ended_at=ended[-1][0] if ended else None,
+            ended_at=ended_at,
             last_heard_at=heard,
-            silent_since=heard if is_silent and not ended else None,
+            silent_since=silent_since,
             account=account_of(Tally(), as_of, as_of, 0),
             gpu_account=None,
             name=metadata.name,
@@ -203,7 +201,7 @@ class RunFold:
             world_size=metadata.world_size,
             gpus=self.capacities.at(as_of),
             target_step=metadata.target_step,
-            outcome=ended[-1][3].outcome if ended else None,
+            outcome=None if ended is None else ended[3].outcome,
             data_quality=DataQuality(
                 duplicates=duplicates + self._gathering.repeated,
                 rejected=rejected,
@@ -389,10 +387,11 @@ class RunFold:
             return spans[-2].phase
         return last.phase
 
-    def _liveness(self, life: Life, as_of: int) -> tuple[RunState, int | None, int | None]:
+    def _liveness(self, ended_at: int | None, as_of: int) -> tuple[RunState, int | None, int | None]:
+        """Its state, when it was heard last, and since when it is silent."""
         hearings = self._gathering.run_wide.hearings.values()
         heard = max((hearing.last_at for hearing in hearings), default=None)
-        if life.ended_at is not None:
+        if ended_at is not None:
             return RunState.ENDED, heard, None
         if hearings and as_of > max(hearing.silent_after for hearing in hearings):
             return RunState.SILENT, heard, heard

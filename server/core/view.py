@@ -157,6 +157,12 @@ class Checkpoint:
             return None
         return self.durable_at - self.captured_at
 
+    @property
+    def moments(self) -> tuple[int, ...]:
+        """The known instants of its saving, whatever became of it; a deletion is none of them."""
+        known = (self.started_at, self.captured_at, self.durable_at, self.failed_at)
+        return tuple(at for at in known if at is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFreshness:
@@ -455,3 +461,14 @@ class RunView:
     checkpoint_slowdown: float | None = None
     """κ: mean step time with a write in flight ÷ undisturbed step time."""
     data_quality: DataQuality = DataQuality()
+
+    @property
+    def unplanned_incidents(self) -> tuple[Incident, ...]:
+        """Incidents that nobody asked for; rates and distributions are of these."""
+        return tuple(incident for incident in self.incidents if not incident.is_planned)
+
+    @property
+    def recoveries_ns(self) -> tuple[int, ...]:
+        """Time to recover of each unplanned incident that recovered, ascending."""
+        lengths = (incident.time_to_recover_ns for incident in self.unplanned_incidents)
+        return tuple(sorted(length for length in lengths if length is not None))

@@ -35,14 +35,19 @@ def key_of(text: str) -> int:
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") >> 1
 
 
+def inserting(dialect: str, table: Table):
+    """An INSERT of a dialect that knows ON CONFLICT."""
+    return sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
+
+
 def upsert(connection: Connection, table: Table):
-    """An INSERT of the connection's dialect that knows ON CONFLICT."""
-    return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
+    """The same, of the connection's dialect."""
+    return inserting(connection.dialect.name, table)
 
 
 @lru_cache(maxsize=64)
 def _replacing(dialect: str, table: Table, keys: tuple[str, ...], names: tuple[str, ...]):
-    statement = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
+    statement = inserting(dialect, table)
     return statement.on_conflict_do_update(
         index_elements=list(keys), set_={name: statement.excluded[name] for name in names}
     )
@@ -363,12 +368,12 @@ class Appender:
                             "day": day,
                             "position": first + offset,
                             "received_at": received_at,
-                            "run": _text(line.run),
-                            "emitter": _text(line.emitter),
+                            "run": None if line.run is None else keepable(line.run),
+                            "emitter": None if line.emitter is None else keepable(line.emitter),
                             "line": line.line,
-                            "field": _text(line.field),
-                            "value": _text(line.value),
-                            "reason": _text(line.reason),
+                            "field": keepable(line.field),
+                            "value": keepable(line.value),
+                            "reason": keepable(line.reason),
                             "raw": line.raw[:LONGEST_RAW],
                         }
                         for offset, line in enumerate(kept)
@@ -376,8 +381,6 @@ class Appender:
                 )
 
 
-def _text(text: str | None) -> str | None:
+def keepable(text: str) -> str:
     """Text that every database can keep: NUL and half surrogates are written out."""
-    if text is None:
-        return None
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")

@@ -17,12 +17,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from sqlalchemy import Connection, Engine, bindparam, delete, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from rerail.server.core.view import Incident, RunState, Span, StepPoint
 from rerail.server.query_results import RunRow
 from rerail.server.store import DerivedRun, DueRun, documents, tables
-from rerail.server.store.append import key_of, replacing, upsert
+from rerail.server.store.append import inserting, keepable, key_of, replacing, upsert
 from rerail.server.store.run_rows import row_columns, row_of_view
 
 _REMEMBERED_RUNS = 256
@@ -135,7 +134,6 @@ class DerivedWriter:
     def save_error(self, run: str, error: str, next_due_at: int) -> None:
         """See `Store.save_error`."""
         run_id = key_of(run)
-        error = error.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
         with self._engine.begin() as connection:
             revision = self._next_revision(connection)
             empty = RunRow(run_id=run, state=RunState.SILENT, as_of=0)
@@ -144,7 +142,7 @@ class DerivedWriter:
                 "run_id": run_id,
                 "upto_ingest": 0,
                 "revision": revision,
-                "error": error,
+                "error": keepable(error),
                 "row": documents.document(empty),
                 "document": b"",
             }
@@ -159,36 +157,28 @@ class DerivedWriter:
         return connection.execute(_counting(connection.dialect.name), {"counter_id": 0, "value": 1}).scalar_one()
 
     def _save_spans(self, connection: Connection, run_id: int, spans: Sequence[Span], settled: int) -> None:
-        rows = [
-            {
-                "run_id": run_id,
-                "block": block,
-                "start_at": part[0].start,
-                "end_at": part[-1].end,
-                "span_count": len(part),
-                "spans": documents.span_block(part),
-            }
-            for block, part in _blocks(spans, settled)
-        ]
-        self._replace_tail(connection, tables.span_block, run_id, settled, rows)
+        def columns(part: Sequence[Span]) -> dict[str, object]:
+            packed = documents.document(part)
+            return {"start_at": part[0].start, "end_at": part[-1].end, "span_count": len(part), "spans": packed}
+
+        self._replace_tail(connection, tables.span_block, run_id, settled, spans, columns)
 
     def _save_points(self, connection: Connection, run_id: int, points: Sequence[StepPoint], settled: int) -> None:
-        rows = [
-            {
-                "run_id": run_id,
-                "block": block,
-                "start_at": part[0].at,
-                "end_at": part[-1].at,
-                "point_count": len(part),
-                "points": documents.step_point_block(part),
-            }
-            for block, part in _blocks(points, settled)
-        ]
-        self._replace_tail(connection, tables.step_point_block, run_id, settled, rows)
+        def columns(part: Sequence[StepPoint]) -> dict[str, object]:
+            packed = documents.document(part)
+            return {"start_at": part[0].at, "end_at": part[-1].at, "point_count": len(part), "points": packed}
 
-    def _replace_tail(self, connection: Connection, table, run_id: int, settled: int, rows: list[dict]) -> None:
+        self._replace_tail(connection, tables.step_point_block, run_id, settled, points, columns)
+
+    def _replace_tail(self, connection: Connection, table, run_id: int, settled: int, items: Sequence, columns) -> None:
+        """Write the blocks from the first that holds an unsettled item anew."""
         first = settled // documents.BLOCK_LENGTH
         connection.execute(delete(table).where(table.c.run_id == run_id, table.c.block >= first))
+        starts = range(first * documents.BLOCK_LENGTH, len(items), documents.BLOCK_LENGTH)
+        rows = [
+            {"run_id": run_id, "block": block, **columns(items[start : start + documents.BLOCK_LENGTH])}
+            for block, start in enumerate(starts, first)
+        ]
         if rows:
             connection.execute(insert(table), rows)
 
@@ -231,14 +221,7 @@ class DerivedWriter:
 @lru_cache(maxsize=2)
 def _counting(dialect: str):
     """The next number of the one counter of changes."""
-    statement = (sqlite if dialect == "sqlite" else postgresql).insert(tables.change_counter)
+    statement = inserting(dialect, tables.change_counter)
     return statement.on_conflict_do_update(
         index_elements=["counter_id"], set_={"value": tables.change_counter.c.value + 1}
     ).returning(tables.change_counter.c.value)
-
-
-def _blocks(items: Sequence, settled: int):
-    """The blocks from the first that holds an unsettled item: `(number, items)`."""
-    first = settled // documents.BLOCK_LENGTH * documents.BLOCK_LENGTH
-    for start in range(first, len(items), documents.BLOCK_LENGTH):
-        yield start // documents.BLOCK_LENGTH, items[start : start + documents.BLOCK_LENGTH]

@@ -9,7 +9,7 @@ Rules
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TypeVar
 
 import msgspec
@@ -24,13 +24,9 @@ BLOCK_LENGTH = 512
 Document = TypeVar("Document")
 
 _encoder = msgspec.json.Encoder()
-_decoders: dict[type, msgspec.json.Decoder] = {
-    RunView: msgspec.json.Decoder(RunView),
-    Incident: msgspec.json.Decoder(Incident),
-    RunRow: msgspec.json.Decoder(RunRow),
+_decoders: dict[object, msgspec.json.Decoder] = {
+    kind: msgspec.json.Decoder(kind) for kind in (RunView, Incident, RunRow, list[Span], list[StepPoint])
 }
-_spans = msgspec.json.Decoder(list[Span])
-_points = msgspec.json.Decoder(list[StepPoint])
 
 
 def pack_lines(lines: Iterable[bytes]) -> bytes:
@@ -43,31 +39,11 @@ def unpack_lines(packed: bytes) -> bytes:
     return zstandard.ZstdDecompressor().decompress(packed)
 
 
-def document(value: RunView | Incident | RunRow) -> bytes:
-    """A result as compressed JSON."""
+def document(value: object) -> bytes:
+    """A result, or a block of spans or step points, as compressed JSON."""
     return zlib.compress(_encoder.encode(value), 1)
 
 
 def read_document(kind: type[Document], packed: bytes) -> Document:
-    """The result in a document. Raises ValueError where the document is of another shape."""
+    """What is in a document of one of the kinds above. Raises ValueError where it is of another shape."""
     return _decoders[kind].decode(zlib.decompress(packed))
-
-
-def span_block(spans: Sequence[Span]) -> bytes:
-    """A block of spans."""
-    return zlib.compress(_encoder.encode(spans), 1)
-
-
-def read_span_block(packed: bytes) -> list[Span]:
-    """The spans in a block."""
-    return _spans.decode(zlib.decompress(packed))
-
-
-def step_point_block(points: Sequence[StepPoint]) -> bytes:
-    """A block of step points."""
-    return zlib.compress(_encoder.encode(points), 1)
-
-
-def read_step_point_block(packed: bytes) -> list[StepPoint]:
-    """The step points in a block."""
-    return _points.decode(zlib.decompress(packed))

@@ -62,17 +62,19 @@ def shown(database_url: str) -> str:
 
 def write_engine(database_url: str) -> Engine:
     """Connections for transactions that write."""
-    if _is_sqlite(database_url):
-        _make_folder(database_url)
-        return _sqlite_engine(database_url, _WRITE_PRAGMAS, "BEGIN IMMEDIATE", pool_size=2)
-    return create_engine(database_url, pool_pre_ping=True, pool_size=5, max_overflow=5)
+    return _writing(database_url, _WRITE_PRAGMAS)
 
 
 def derive_engine(database_url: str) -> Engine:
     """Connections that write what is derived: it can be made again, so SQLite need not wait for the disk."""
+    pragmas = ("PRAGMA synchronous=NORMAL" if "synchronous" in one else one for one in _WRITE_PRAGMAS)
+    return _writing(database_url, tuple(pragmas))
+
+
+def _writing(database_url: str, pragmas: tuple[str, ...]) -> Engine:
     if _is_sqlite(database_url):
-        pragmas = ("PRAGMA synchronous=NORMAL" if "synchronous" in one else one for one in _WRITE_PRAGMAS)
-        return _sqlite_engine(database_url, tuple(pragmas), "BEGIN IMMEDIATE", pool_size=2)
+        _make_folder(database_url)
+        return _sqlite_engine(database_url, pragmas, "BEGIN IMMEDIATE", pool_size=2)
     return create_engine(database_url, pool_pre_ping=True, pool_size=5, max_overflow=5)
 
 

@@ -118,7 +118,7 @@ class Reader:
                 .where(table.c.run_id == key_of(run), table.c.start_at < end, table.c.end_at > start)
                 .order_by(table.c.block)
             ).scalars()
-            blocks = [documents.read_span_block(packed) for packed in found]
+            blocks = [documents.read_document(list[Span], packed) for packed in found]
         return tuple(span for block in blocks for span in block if span.start < end and span.end > start)
 
     def step_points(self, run: str, start: int, end: int) -> tuple[StepPoint, ...]:
@@ -137,7 +137,7 @@ class Reader:
             if edges[1] is not None:
                 reach.append(table.c.block <= edges[1])
             found = connection.execute(select(table.c.points).where(and_(*reach)).order_by(table.c.block)).scalars()
-            points = [point for packed in found for point in documents.read_step_point_block(packed)]
+            points = [point for packed in found for point in documents.read_document(list[StepPoint], packed)]
         first = next((index for index, point in enumerate(points) if point.at >= start), len(points))
         last = next((index for index in range(first, len(points)) if points[index].at >= end), len(points) - 1)
         return tuple(points[max(0, first - 1) : last + 1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rerail.server.core.checkpoints import percentile
 from rerail.server.core.view import Incident, RunView
 from rerail.server.query_results import IncidentMark, RunRow
 
@@ -18,11 +19,7 @@ SORTABLE = (
 def row_of_view(view: RunView) -> RunRow:
     """The list row of a view."""
     account, gpu_account = view.account, view.gpu_account
-    recoveries = sorted(
-        incident.time_to_recover_ns
-        for incident in view.incidents
-        if not incident.is_planned and incident.time_to_recover_ns is not None
-    )
+    recoveries = view.recoveries_ns
     still_open = [incident.incident_id for incident in view.incidents if incident.is_open]
     return RunRow(
         run_id=view.run_id,
@@ -52,7 +49,7 @@ def row_of_view(view: RunView) -> RunRow:
         interruptions=view.interruptions,
         incidents=len(view.incidents),
         open_incident_id=still_open[-1] if still_open else None,
-        recover_p50_ns=recoveries[(len(recoveries) - 1) // 2] if recoveries else None,
+        recover_p50_ns=percentile(recoveries, 0.5) if recoveries else None,
         recover_max_ns=recoveries[-1] if recoveries else None,
         high_water_step=view.high_water_step,
         current_step=view.current_step,

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from rerail.server.api.timeline_shape import timeline_shape
 from rerail.server.core.facts import Phase
+from rerail.server.core.goodput import clipped
 from rerail.server.core.view import Span, SpanKind, StepPoint
 from rerail.server.errors import NotFoundError
 from rerail.server.projector import Projector
 from rerail.server.queries import MOST_SPANS, Queries
 from rerail.server.store import Receipt, Store
-from rerail.server.thinning import binned, clipped, thinned_points
+from rerail.server.thinning import binned, thinned_points
 
 T = 1_760_000_000_000_000_000
 S = 10**9
