@@ -119,12 +119,12 @@ def test_a_bomb_is_not_unpacked(shared: httpx.Client, encoding: str, pack: Calla
     ("encoding", "body", "status"),
     [
         ("gzip", b"not gzip", 400),
-        ("gzip", gzip.compress(b"{}" * 1000)[:-20], 400),
+        ("gzip", gzip.compress(b"{}" * 1000, mtime=0)[:-20], 400),
         ("zstd", b"not zstd", 400),
         ("br", b"{}", 415),
         ("gzip, zstd", b"{}", 415),
         ("deflate", zlib.compress(b"{}"), 415),
-        ("identity", gzip.compress(b'{"kind":"note"}'), 400),
+        ("identity", gzip.compress(b'{"kind":"note"}', mtime=0), 400),
         ("identity", b"<html></html>", 400),
     ],
 )
