@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 from rerail.server.core.facts import Phase
+from rerail.server.core.report import iso
 from rerail.server.core.view import RunState
 from rerail.ui import text
 from rerail.ui.markup import Content, Markup, html
+from rerail.ui.theme import css_name
 
 SHOWN = 12
 """Rows of a long table that are there at once; the rest unfolds."""
@@ -23,22 +24,14 @@ SHOWN = 12
 MOST_ROWS = 200
 """Rows that a page carries of one table."""
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def utc(at: int) -> datetime:
-    """The instant in UTC, to the microsecond."""
-    return EPOCH + timedelta(microseconds=at // 1000)
-
 
 def instant(at: int | None, form: str = "full") -> Markup | str:
     """An instant; `form` is `full` (day and time), `clock` (time), `ago` (how long since) or `precise` (with ms)."""
     if at is None:
         return text.UNKNOWN
-    moment = utc(at)
-    shown = moment.strftime("%Y-%m-%d %H:%M:%S")
-    iso = moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return html.Time(shown, dateTime=iso, title=f"{shown} UTC", className="at", **{"data-form": form})
+    precise = iso(at)
+    shown = precise[:19].replace("T", " ")
+    return html.Time(shown, dateTime=precise, title=f"{shown} UTC", className="at", **{"data-form": form})
 
 
 def link(content: Content, href: str, class_name: str = "") -> Markup:
@@ -140,7 +133,7 @@ def folded(
 
 def phase_class(phase: Phase) -> str:
     """The class that fills something with a phase's colour and pattern."""
-    return f"ph ph-{phase.value.replace('_', '-')}"
+    return f"ph ph-{css_name(phase)}"
 
 
 def swatch(phase: Phase) -> Markup:

@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from rerail.server.errors import NotFoundError
-
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -21,7 +19,3 @@ async def in_thread(
 ) -> Result:
     """The answer of `question`, found in a thread; what it raises is raised here."""
     return await asyncio.to_thread(question, *args, **kwargs)
-
-
-NOT_FOUND = NotFoundError
-"""What a query raises for a run or incident that is not there."""

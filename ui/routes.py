@@ -13,8 +13,8 @@ from typing import Annotated
 
 from fastapi import FastAPI, HTTPException, Query, Response
 
+from rerail.server.errors import NotFoundError
 from rerail.server.queries import Queries
-from rerail.ui.reading import NOT_FOUND
 from rerail.ui.run_drawing import RunDrawing, drawing_of
 from rerail.ui.theme import SCHEMES, SchemeName, style_sheet
 
@@ -43,7 +43,7 @@ def register(api: FastAPI, queries: Queries) -> None:
         try:
             gpus = queries.run_row(run_id).gpus
             found = queries.timeline(run_id, start, end, width, None if window is None else window * NANOSECONDS)
-        except NOT_FOUND as error:
+        except NotFoundError as error:
             raise HTTPException(404, f"no run named {run_id}") from error
         drawing = drawing_of(found, gpus, offset_minutes=offset, scheme=SCHEMES[scheme], width_px=width)
         return Response(_json(drawing), media_type="application/json", headers={"cache-control": "no-store"})

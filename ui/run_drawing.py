@@ -12,7 +12,7 @@ from rerail.ui.figures.curves import goodput_curves, step_curves
 from rerail.ui.figures.lanes import attempt_blocks, checkpoint_blocks, incident_blocks, with_left_out
 from rerail.ui.figures.run_picture import RunPicture, run_figure
 from rerail.ui.figures.timeline import timeline_bars, timeline_columns
-from rerail.ui.theme import ORDER, Scheme
+from rerail.ui.theme import ORDER, Scheme, css_name
 
 NARROW_PX = 560
 
@@ -82,7 +82,7 @@ def legend(timeline: Timeline) -> tuple[tuple[str, str, str], ...]:
     elapsed = sum(length for phase, length in lengths.items() if phase is not Phase.EXCLUDED)
     return tuple(
         (
-            phase.value.replace("_", "-"),
+            css_name(phase),
             text.PHASES[phase],
             text.duration(lengths[phase]) if phase is Phase.EXCLUDED else text.share(lengths[phase] / elapsed),
         )

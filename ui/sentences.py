@@ -56,7 +56,7 @@ def run_sentence(view: RunView) -> tuple[Phrase, ...]:
         Phrase(f" over {text.duration(account.elapsed_ns)}. "),
     ]
     losses = largest_losses(account, 2)
-    faults = [incident for incident in view.incidents if not incident.is_planned]
+    faults = view.unplanned_incidents
     if losses:
         for index, (name, share) in enumerate(losses):
             phrases.append(Phrase(" and " if index else ""))
@@ -162,8 +162,9 @@ def largest_losses(account: Account, most: int) -> list[tuple[str, float]]:
 
 def worst_incident(view: RunView) -> Incident | None:
     """The unplanned incident that cost most, by GPU time where it is known."""
-    faults = [incident for incident in view.incidents if not incident.is_planned]
-    return max(faults, key=lambda incident: (incident.lost_gpu_ns or 0, incident.so_far_ns), default=None)
+    return max(
+        view.unplanned_incidents, key=lambda incident: (incident.lost_gpu_ns or 0, incident.so_far_ns), default=None
+    )
 
 
 def _steps(view: RunView) -> str:

@@ -14,10 +14,10 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
+from rerail.server.errors import NotFoundError
 from rerail.server.queries import Queries
 from rerail.ui import address
 from rerail.ui.pages import not_found
-from rerail.ui.reading import NOT_FOUND
 
 INDEX = """<!DOCTYPE html>
 <html lang="en">
@@ -93,7 +93,7 @@ def register(app: Dash, queries: Queries, pages: tuple[ModuleType, ...]) -> None
             return not_found.layout("page", wanted.name)
         try:
             return await layouts[wanted.page](queries, wanted, search or "")
-        except NOT_FOUND:
+        except NotFoundError:
             return not_found.layout(wanted.page, wanted.name)
 
     app.clientside_callback(

@@ -172,6 +172,11 @@ ORDER = (
 """Phases as legends and bars list them: what moves the run first, then what it lost, then what is not known."""
 
 
+def css_name(phase: Phase) -> str:
+    """A phase as classes and custom properties spell it."""
+    return phase.value.replace("_", "-")
+
+
 def style_sheet() -> str:
     """Both schemes as CSS custom properties: `--ink`, `--phase-training`, …"""
     light = _properties(LIGHT)
@@ -196,5 +201,5 @@ def _properties(scheme: Scheme) -> str:
         "good": scheme.good,
         "durable": scheme.durable,
     }
-    phases = {f"phase-{phase.value.replace('_', '-')}": color for phase, color in scheme.phases}
+    phases = {f"phase-{css_name(phase)}": color for phase, color in scheme.phases}
     return "".join(f"--{name}:{value};" for name, value in (chrome | phases).items())

@@ -12,11 +12,11 @@ import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 from urllib.parse import quote
 
-from rerail.server.core.facts import Outcome, Phase, Scope
+from rerail.server.core.facts import Phase
 from rerail.server.core.view import Checkpoint
+from rerail.server.query_results import AttemptMark, IncidentMark
 from rerail.ui import text
 from rerail.ui.figures.axis import Axis, Json, milliseconds
 from rerail.ui.theme import Scheme
@@ -50,51 +50,7 @@ class Block:
     link: str | None = None
 
 
-class AttemptLike(Protocol):
-    """What the attempts lane needs to know."""
-
-    @property
-    def number(self) -> int: ...
-    @property
-    def started_at(self) -> int: ...
-    @property
-    def ended_at(self) -> int | None: ...
-    @property
-    def scope(self) -> Scope | None: ...
-    @property
-    def outcome(self) -> Outcome | None: ...
-    @property
-    def first_step(self) -> int | None: ...
-    @property
-    def last_step(self) -> int | None: ...
-
-
-class IncidentLike(Protocol):
-    """What the incidents lane needs to know."""
-
-    @property
-    def incident_id(self) -> str: ...
-    @property
-    def started_at(self) -> int: ...
-    @property
-    def ended_at(self) -> int | None: ...
-    @property
-    def is_planned(self) -> bool: ...
-    @property
-    def is_open(self) -> bool: ...
-    @property
-    def cause(self) -> str: ...
-    @property
-    def time_to_restart_ns(self) -> int: ...
-    @property
-    def time_to_recover_ns(self) -> int | None: ...
-    @property
-    def lost_steps(self) -> int: ...
-    @property
-    def lost_gpu_ns(self) -> int | None: ...
-
-
-def attempt_blocks(attempts: Sequence[AttemptLike], as_of: int, axis: Axis) -> list[Block]:
+def attempt_blocks(attempts: Sequence[AttemptMark], as_of: int, axis: Axis) -> list[Block]:
     """A block per attempt."""
     blocks = []
     for attempt in attempts:
@@ -120,8 +76,7 @@ def checkpoint_blocks(
     """A block per checkpoint whose time is known; one that never became durable ends with its attempt."""
     blocks = []
     for checkpoint in checkpoints:
-        moments = [checkpoint.started_at, checkpoint.captured_at, checkpoint.durable_at, checkpoint.failed_at]
-        known = [at for at in moments if at is not None]
+        known = checkpoint.moments
         if not known:
             continue
         if checkpoint.durable_at is not None:
@@ -140,7 +95,7 @@ def checkpoint_blocks(
     return blocks
 
 
-def incident_blocks(incidents: Sequence[IncidentLike], as_of: int, axis: Axis, link: str) -> list[Block]:
+def incident_blocks(incidents: Sequence[IncidentMark], as_of: int, axis: Axis, link: str) -> list[Block]:
     """A block per incident; `link` is the address of an incident without its id."""
     blocks = []
     for incident in incidents:

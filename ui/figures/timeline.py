@@ -13,10 +13,10 @@ import base64
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from rerail.server.core.facts import Phase
 from rerail.server.core.view import Span
+from rerail.server.query_results import Bin
 from rerail.ui import text
 from rerail.ui.figures.axis import Axis, Json, milliseconds
 from rerail.ui.theme import HATCHED, ORDER, OUTLINED, Scheme
@@ -47,17 +47,6 @@ BOTTOM_UP = (
 """Order inside a column: losses stand on the ground line, where the eye compares them."""
 
 
-class Shares(Protocol):
-    """What a stretch of time consisted of."""
-
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def ns_by_phase(self) -> tuple[tuple[Phase, int], ...]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Bar:
     """One span of the band."""
@@ -83,7 +72,7 @@ def timeline_bars(spans: Sequence[Span], axis: Axis, gpus: int | None = None) ->
     return [Bar(span.start, span.end, span.phase, _hover(span, axis, gpus), span.attempt) for span in spans]
 
 
-def timeline_columns(bins: Sequence[Shares]) -> list[Column]:
+def timeline_columns(bins: Sequence[Bin]) -> list[Column]:
     """A column per bin."""
     columns = []
     for piece in bins:

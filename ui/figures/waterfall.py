@@ -10,18 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rerail.server.core.goodput import WATERFALL
 from rerail.server.core.view import SpanKind, WaterfallRow
 
-KINDS = {
-    "faults": SpanKind.FAULT,
-    "startup": SpanKind.STARTUP,
-    "planned": SpanKind.PLANNED,
-    "checkpoint": SpanKind.CHECKPOINT,
-    "rework": SpanKind.REWORK,
-    "stalls": SpanKind.STALL,
-    "overhead": SpanKind.OVERHEAD,
-    "unknown": SpanKind.UNKNOWN,
-}
+KINDS = {"faults": SpanKind.FAULT, **dict(WATERFALL)}
 
 LABELS = {
     "elapsed": "elapsed",

@@ -16,6 +16,7 @@ from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
 from rerail.server.core.view import CausalRole, EvidenceLine, Incident
+from rerail.server.errors import NotFoundError
 from rerail.server.queries import Queries
 from rerail.server.query_results import IncidentMark, IncidentView
 from rerail.ui import address, text
@@ -25,7 +26,7 @@ from rerail.ui.markup import Content, Markup, encoded, html, island
 from rerail.ui.pages.run_head import phrases
 from rerail.ui.pages.run_losses import anatomy_bar, part_class
 from rerail.ui.pages.run_tables import exit_codes
-from rerail.ui.reading import NOT_FOUND, in_thread
+from rerail.ui.reading import in_thread
 from rerail.ui.sentences import incident_sentence
 
 PAGE = "incident"
@@ -62,7 +63,7 @@ def register(app: Dash, queries: Queries) -> None:
             raise PreventUpdate
         try:
             return encoded(content(await in_thread(queries.incident, incident_id)))
-        except NOT_FOUND as error:
+        except NotFoundError as error:
             raise PreventUpdate from error
 
 

@@ -25,11 +25,7 @@ def quality_panel(view: RunView, emitters: Sequence[EmitterRow]) -> Markup:
         ("refused", quality.rejected, "Lines that could not be read; see the data page."),
     )
     figures = [
-        html.Div(
-            [html.Span(text.number(how_many), className="count-value"), html.Span(name, className="count-name")],
-            className="count count-some" if how_many and name in ("contradictory", "refused") else "count",
-            title=hint,
-        )
+        _figure(text.number(how_many), name, hint, bool(how_many) and name in ("contradictory", "refused"))
         for name, how_many, hint in counts
     ]
     figures.append(
@@ -134,9 +130,9 @@ def _offset(offset_ns: int | None) -> Content:
     return badge(shown, "warn", "far from this server's clock; corrected") if abs(offset_ns) > CLOCK_DOUBT_NS else shown
 
 
-def _figure(value: str, name: str, hint: str) -> Markup:
+def _figure(value: str, name: str, hint: str, is_worrying: bool = False) -> Markup:
     return html.Div(
         [html.Span(value, className="count-value"), html.Span(name, className="count-name")],
-        className="count",
+        className="count count-some" if is_worrying else "count",
         title=hint,
     )

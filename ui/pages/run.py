@@ -8,18 +8,23 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
+from rerail.server.core.view import RunView
+from rerail.server.errors import NotFoundError
 from rerail.server.queries import Queries
+from rerail.server.query_results import EmitterRow
 from rerail.ui.address import Address
 from rerail.ui.figures.run_picture import HEIGHT, empty_figure
 from rerail.ui.markup import encoded, island
 from rerail.ui.pages.run_head import head
 from rerail.ui.pages.run_tables import panels
-from rerail.ui.reading import NOT_FOUND, in_thread
+from rerail.ui.reading import in_thread
 from rerail.ui.theme import LIGHT
 
 PAGE = "run"
@@ -51,9 +56,7 @@ GRAPH = {
 
 async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
     """The page of one run."""
-    view = await in_thread(queries.run, wanted.name)
-    emitters = await in_thread(queries.emitters, wanted.name)
-    row = await in_thread(queries.run_row, wanted.name)
+    view, emitters, trouble = await in_thread(_read, queries, wanted.name)
     title = view.name or view.run_id
     return html.Div(
         [
@@ -61,7 +64,7 @@ async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
             dcc.Store(id="run-live"),
             dcc.Store(id="timeline-ask"),
             dcc.Store(id="timeline-drawn"),
-            island(head(view, row.error), "run-head"),
+            island(head(view, trouble), "run-head"),
             _picture(),
             island(panels(view, emitters), "run-panels"),
         ],
@@ -69,6 +72,11 @@ async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
         className="page-body",
         **{"data-title": title, "data-run": view.run_id},
     )
+
+
+def _read(queries: Queries, run_id: str) -> tuple[RunView, Sequence[EmitterRow], str | None]:
+    """The run, who speaks of it, and why its figures stand still, if they do."""
+    return queries.run(run_id), queries.emitters(run_id), queries.run_row(run_id).error
 
 
 def register(app: Dash, queries: Queries) -> None:
@@ -85,12 +93,10 @@ def register(app: Dash, queries: Queries) -> None:
         if signal is None or run_id is None:
             raise PreventUpdate
         try:
-            view = await in_thread(queries.run, run_id)
-            emitters = await in_thread(queries.emitters, run_id)
-            row = await in_thread(queries.run_row, run_id)
-        except NOT_FOUND as error:
+            view, emitters, trouble = await in_thread(_read, queries, run_id)
+        except NotFoundError as error:
             raise PreventUpdate from error
-        return encoded(head(view, row.error)), encoded(panels(view, emitters))
+        return encoded(head(view, trouble)), encoded(panels(view, emitters))
 
     app.clientside_callback(
         ClientsideFunction("rerail_timeline", "draw"),

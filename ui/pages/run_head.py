@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rerail.server.core.checkpoints import percentile
 from rerail.server.core.view import RunState, RunView
 from rerail.ui import address, text
 from rerail.ui.elements import instant, link, state_badge, tile
@@ -75,9 +76,8 @@ def gpus(view: RunView) -> str:
 def tiles(view: RunView) -> list[Markup]:
     """The key figures, each a link to what it is made of."""
     account = view.account
-    incidents = [incident for incident in view.incidents if not incident.is_planned]
-    planned = len(view.incidents) - len(incidents)
-    recovered = sorted(incident.time_to_recover_ns for incident in incidents if incident.time_to_recover_ns is not None)
+    planned = len(view.incidents) - len(view.unplanned_incidents)
+    recovered = view.recoveries_ns
     is_open = view.state is not RunState.ENDED
     return [
         tile(
@@ -108,7 +108,7 @@ def tiles(view: RunView) -> list[Markup]:
         ),
         tile(
             "Time to recover",
-            text.duration(recovered[(len(recovered) - 1) // 2]) if recovered else text.DASH,
+            text.duration(percentile(recovered, 0.5)) if recovered else text.DASH,
             f"median of {len(recovered)}, max {text.duration(recovered[-1])}"
             if recovered
             else "no incident recovered yet",

@@ -218,9 +218,7 @@ def part_class(name: str) -> str:
 
 def recovery_panel(view: RunView) -> Markup:
     """How long recovery took: every one of them, then by scope and cause."""
-    recovered = [
-        incident for incident in view.incidents if not incident.is_planned and incident.time_to_recover_ns is not None
-    ]
+    recovered = [incident for incident in view.unplanned_incidents if incident.time_to_recover_ns is not None]
     if not recovered:
         return html.Div(id="recovery")
     strip = recovery_strip([(incident.incident_id, incident.so_far_ns) for incident in recovered])

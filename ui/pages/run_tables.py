@@ -163,8 +163,7 @@ def checkpoints_panel(view: RunView) -> Markup:
 
 
 def _checkpoint_order(checkpoint: Checkpoint) -> tuple[int, int]:
-    moments = (checkpoint.started_at, checkpoint.captured_at, checkpoint.durable_at, checkpoint.failed_at)
-    return (max((at for at in moments if at is not None), default=0), checkpoint.step)
+    return (max(checkpoint.moments, default=0), checkpoint.step)
 
 
 def _checkpoint_row(checkpoint: Checkpoint, is_newest: bool) -> Sequence[Content]:

@@ -24,7 +24,7 @@ from rerail.ui.elements import empty
 from rerail.ui.markup import Markup, island
 from rerail.ui.reading import in_thread
 from rerail.ui.sentences import runs_sentence
-from rerail.ui.theme import ORDER
+from rerail.ui.theme import ORDER, css_name
 
 PAGE = "runs"
 
@@ -98,7 +98,7 @@ async def layout(queries: Queries, _address: Address, search: str) -> Component:
     """The page."""
     counts = await in_thread(_counts, queries)
     total = sum(counts.values())
-    sentence = runs_sentence(total, *(counts[state] for state in (RunState.ALIVE, RunState.SILENT, RunState.ENDED)))
+    sentence = _sentence(counts)
     head = [html.H1("Runs"), html.P(sentence, className="sentence", id="runs-sentence")]
     if not total:
         return html.Div([*head, island(_teach(), "runs-empty")], className="page-body", **{"data-title": "Runs"})
@@ -160,14 +160,11 @@ def register(app: Dash, queries: Queries) -> None:
             limit=min(end - start, BLOCK),
         )
         counts = await in_thread(_counts, queries)
-        sentence = runs_sentence(
-            sum(counts.values()), *(counts[known] for known in (RunState.ALIVE, RunState.SILENT, RunState.ENDED))
-        )
         matches = f"{text.count(found.total, 'run')} match" + ("es" if found.total == 1 else "")
         return (
             {"rowData": [grid_row(row) for row in found.rows], "rowCount": found.total},
             matches if search or state else "",
-            sentence,
+            _sentence(counts),
         )
 
     app.clientside_callback(
@@ -193,7 +190,7 @@ def grid_row(row: RunRow) -> dict[str, object]:
         "about": " · ".join(about),
         "state": row.state.value,
         "phase": None if row.current_phase in (None, Phase.SILENT) else text.PHASES[row.current_phase],
-        "is_stalled": row.current_phase is not None and row.current_phase.value == "stalled",
+        "is_stalled": row.current_phase is Phase.STALLED,
         "outcome": None if row.outcome is None else text.OUTCOMES[row.outcome],
         "silent_since": _milliseconds(row.silent_since),
         "last_heard": _milliseconds(row.last_heard_at),
@@ -204,7 +201,7 @@ def grid_row(row: RunRow) -> dict[str, object]:
         "infrastructure_text": text.share(row.infrastructure_goodput, text.DASH),
         "phases": [
             [
-                phase.value.replace("_", "-"),
+                css_name(phase),
                 by_phase[phase] / whole,
                 f"{text.PHASES[phase]} {text.duration(by_phase[phase])}",
             ]
@@ -244,6 +241,10 @@ def _milliseconds(at: int | None) -> float | None:
 
 def _counts(queries: Queries) -> dict[RunState, int]:
     return {state: queries.runs(state=state.value, limit=1).total for state in RunState}
+
+
+def _sentence(counts: dict[RunState, int]) -> str:
+    return runs_sentence(sum(counts.values()), counts[RunState.ALIVE], counts[RunState.SILENT], counts[RunState.ENDED])
 
 
 def _grid() -> Component:
