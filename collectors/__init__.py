@@ -1,1 +1,1 @@
-"""Placeholder docstring."""
+"""Collectors: what runs beside training and states facts about it. Base install only."""

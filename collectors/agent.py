@@ -217,7 +217,7 @@ class Agent:
         start, end = ring.facts.wall(closed_at), ring.seen_alive_at
         if closed_at == CLOSED_BY_ERROR or end is None or end <= start:
             return []  # that time belongs to the fault; or nobody looked while it ended
-        common = self._common(end) | self._place(ring)
+        common = self._common(end) | ring.facts.place
         return [PhaseSpan(**common, phase=Phase.OVERHEAD, name="teardown", start=start, end=end)]  # type: ignore[arg-type]
 
     def _missed(self, ring: _Ring, last_instant: int | None) -> Fact:
@@ -227,7 +227,7 @@ class Agent:
         at = time.time_ns()
         since = "" if last_instant is None else f", {max(0, at - last_instant) / 1e9:.1f} s after its last step or beat"
         return Evidence(
-            **(self._common(at) | self._place(ring)),  # type: ignore[arg-type]
+            **(self._common(at) | ring.facts.place),  # type: ignore[arg-type]
             source="agent",
             text=f"{who} (pid {ring.facts.ring.header.process}) was found gone without a goodbye{since}",
             code="process_gone",
@@ -237,7 +237,7 @@ class Agent:
         """The writer of a ring could not write some of its records."""
         at = time.time_ns()
         reason = f"{lost} records were not written"
-        common = self._common(at) | self._place(ring)
+        common = self._common(at) | ring.facts.place
         return Blind(**common, source="recorder", since=at, until=at, reason=reason)  # type: ignore[arg-type]
 
     def _remove(self, path: Path, ring: _Ring) -> None:
@@ -276,12 +276,6 @@ class Agent:
         """Identity of the next thing the agent says. The count is stored together with the fact."""
         seq, self._seq = self._seq, self._seq + 1
         return {"run": self._last_run, "emitter": self.emitter, "seq": seq, "at": at, "node": self.node}
-
-    @staticmethod
-    def _place(ring: _Ring) -> dict[str, object]:
-        """Where in a run the writer of a ring stands."""
-        names = ("run", "job", "requeue", "restart", "rank", "local_rank", "node")
-        return {name: ring.facts.identity[name] for name in names if ring.facts.identity.get(name) is not None}
 
     def _say_blind(self, source: str, since: int, until: int | None, reason: str | None) -> None:
         """State that something could not be seen, where it is known which run that concerns."""

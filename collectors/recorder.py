@@ -33,7 +33,7 @@ import os
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -327,18 +327,8 @@ class Recorder:
     @contextmanager
     def saving(self, step: int, *, tier: str | None = None, location: str | None = None) -> Iterator[None]:
         """A checkpoint that blocks training until it is durable."""
-        began = _now()
-        moment = self._moment_of(step, "sync", tier, location)
-        moment("started")
-        span = self._try_begin("saving")
-        try:
+        with self._blocked_by(step, "sync", "durable", tier, location):
             yield
-        except BaseException:
-            self._try_end(span)
-            moment("failed")
-            raise
-        self._try_end(span)
-        moment("durable", (_now() - began) // 1000)
 
     @contextmanager
     def capturing(self, step: int, *, tier: str | None = None, location: str | None = None) -> Iterator[None]:
@@ -346,18 +336,8 @@ class Recorder:
 
         The checkpoint is captured after it. Say `checkpoint(step, "durable")` when it is.
         """
-        began = _now()
-        moment = self._moment_of(step, "async", tier, location)
-        moment("started")
-        span = self._try_begin("saving")
-        try:
+        with self._blocked_by(step, "async", "captured", tier, location):
             yield
-        except BaseException:
-            self._try_end(span)
-            moment("failed")
-            raise
-        self._try_end(span)
-        moment("captured", (_now() - began) // 1000)
 
     @contextmanager
     def loading(self) -> Iterator[Load]:
@@ -411,14 +391,25 @@ class Recorder:
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
-    def _moment_of(self, step: int, mode: str, tier: str | None, location: str | None) -> Callable[..., None]:
-        """What states a stage of one checkpoint; on other ranks than the first it states nothing."""
+    @contextmanager
+    def _blocked_by(self, step: int, mode: str, reached: str, tier: str | None, location: str | None) -> Iterator[None]:
+        """Training stands still for a checkpoint that has `reached` a stage when the block is left."""
 
         def moment(stage: str, blocked_us: int | None = None) -> None:
             if self.is_first_rank:
                 self.checkpoint(step, stage, mode=mode, tier=tier, location=location, blocked_us=blocked_us)
 
-        return moment
+        began = _now()
+        moment("started")
+        span = self._try_begin("saving")
+        try:
+            yield
+        except BaseException:
+            self._try_end(span)
+            moment("failed")
+            raise
+        self._try_end(span)
+        moment(reached, (_now() - began) // 1000)
 
     def _wall(self, monotonic: int) -> int:
         return self._wall_anchor + monotonic - self._monotonic_anchor

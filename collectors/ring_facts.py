@@ -113,11 +113,12 @@ class RingFacts:
         self.emitter = str(about["emitter"])
         told = about.get("identity")
         self.identity: dict[str, object] = dict(told) if isinstance(told, dict) else {}
-        self._common = {
+        self.place: dict[str, object] = {
             name: self.identity.get(name)
             for name in ("run", "job", "requeue", "restart", "rank", "local_rank", "node")
             if self.identity.get(name) is not None
         }
+        """Where in a run the writer stands."""
         self._fold = _positive(about.get("fold_ns"), 500_000_000)
         self._beat_fold = _positive(about.get("beat_fold_ns"), 5_000_000_000)
         self.unreadable = 0
@@ -210,7 +211,7 @@ class RingFacts:
         return None
 
     def _identified(self, slot: int, iteration: int, offset: int = 0) -> dict[str, object]:
-        common = dict(self._common)
+        common = dict(self.place)
         if iteration or self.identity.get("iteration") is not None:
             common["iteration"] = iteration
         return {**common, "emitter": self.emitter, "seq": slot * SEQUENCES_PER_SLOT + offset}

@@ -20,7 +20,8 @@ import sqlite3
 import threading
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,11 +64,9 @@ class Spool:
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=NORMAL")
         self._connection.executescript(_SCHEMA)
+        self._measure()
         self.mark = self.cursor("spool mark") or uuid.uuid4().hex[:8]
         self.store((), {"spool mark": self.mark})
-        (self._bytes,) = self._connection.execute(
-            f"SELECT COALESCE(SUM(LENGTH(line) + {ROW_OVERHEAD}), 0) FROM outbox"
-        ).fetchone()
 
     @property
     def bytes(self) -> int:
@@ -98,25 +97,18 @@ class Spool:
     def store(self, facts: Iterable[Fact], cursors: Mapping[str, str]) -> None:
         """Store facts and cursors together, or nothing. Raises `SpoolFull`."""
         rows = [(fact.run, fact.emitter, fact.seq, fact.kind, encode_line(fact)) for fact in facts]
-        with self._lock:
-            added = 0
-            try:
-                self._connection.execute("BEGIN IMMEDIATE")
-                for row in rows:
-                    done = self._connection.execute(
-                        "INSERT OR IGNORE INTO outbox (run, emitter, seq, kind, line) VALUES (?, ?, ?, ?, ?)", row
-                    )
-                    added += (len(row[4]) + ROW_OVERHEAD) * done.rowcount
-                self._connection.executemany(
-                    "INSERT INTO cursors VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET cursor = excluded.cursor",
-                    list(cursors.items()),
+        added = 0
+        with self._lock, self._transaction():
+            for row in rows:
+                done = self._connection.execute(
+                    "INSERT OR IGNORE INTO outbox (run, emitter, seq, kind, line) VALUES (?, ?, ?, ?, ?)", row
                 )
-                self._connection.execute("COMMIT")
-            except sqlite3.Error as error:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise SpoolFull(str(error)) from error
-            self._bytes = getattr(self, "_bytes", 0) + added
+                added += (len(row[4]) + ROW_OVERHEAD) * done.rowcount
+            self._connection.executemany(
+                "INSERT INTO cursors VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET cursor = excluded.cursor",
+                list(cursors.items()),
+            )
+        self._bytes += added
 
     def batch(self, most_lines: int, most_bytes: int) -> list[Row]:
         """The oldest facts, marked as tried; at least one where any waits."""
@@ -187,9 +179,15 @@ class Spool:
         ).fetchone()
 
     def _write(self, statement: str, values: list[tuple[object, ...]]) -> None:
+        with self._transaction():
+            self._connection.executemany(statement, values)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All that the block writes, or nothing. Raises `SpoolFull`."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            self._connection.executemany(statement, values)
+            yield
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             if self._connection.in_transaction:

@@ -1,1 +1,1 @@
-"""Placeholder docstring."""
+"""The demonstration: real training with real faults, watched by the collectors."""

@@ -181,9 +181,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End the launcher and all it started: asked first, then killed."""
-    for how, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, STOP_SECONDS)):
+def end_group(process: subprocess.Popen[bytes], seconds: float = STOP_SECONDS) -> None:
+    """End a process and all it started: asked first, killed where they are still there `seconds` later."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, how)
         except (ProcessLookupError, PermissionError):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import os
 import signal
 import socket
 import subprocess
@@ -26,10 +25,11 @@ from pathlib import Path
 from typing import IO
 
 from rerail.collectors.demo.recorded import load_recordings, shifted
-from rerail.collectors.demo.runner import Demo, DemoUnavailable, run_demo
+from rerail.collectors.demo.runner import Demo, DemoUnavailable, end_group, run_demo
 from rerail.collectors.outlet import HttpOutlet, OutletDown
 
 START_SECONDS = 60.0
+STOP_SECONDS = 15.0
 BATCH_LINES = 1000
 MINUTE_NS = 60_000_000_000
 
@@ -155,14 +155,7 @@ def _server(showcase: Showcase, screen: IO[str]) -> Iterator[subprocess.Popen[by
         watcher.start()
         yield server
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(server.pid, signal.SIGTERM)
-        try:
-            server.wait(timeout=15)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(server.pid, signal.SIGKILL)
-            server.wait(timeout=5)
+        end_group(server, STOP_SECONDS)
 
 
 def _say_if_it_ends(server: subprocess.Popen[bytes], showcase: Showcase, screen: IO[str]) -> None:

@@ -1,1 +1,1 @@
-"""Placeholder docstring."""
+"""Sources: what is polled for facts, one file for each kind."""

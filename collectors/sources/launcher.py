@@ -27,7 +27,7 @@ from rerail.collectors.sources.attempts import Attempts, AttemptState
 from rerail.collectors.sources.cycle_info import BrokenFile, CycleInfo, broken_fact, cycle_facts, read_cycle_infos
 from rerail.collectors.sources.launcher_log import LauncherLog
 from rerail.collectors.sources.log_lines import LocalClock
-from rerail.collectors.sources.tail import after, fingerprint, last_part, whole_lines
+from rerail.collectors.sources.tail import fingerprint, last_part, whole_lines
 from rerail.collectors.sources.tracebacks import Tracebacks
 from rerail.server.core.facts import Fact
 
@@ -100,9 +100,7 @@ class LauncherSource:
         if mark is None:
             return []
         status = path.stat()
-        kept = memory["log"]
-        if kept.get("mark") != mark or kept.get("offset", 0) > status.st_size:
-            kept = {"mark": mark, "offset": 0}
+        kept = _kept(memory["log"], mark, status.st_size)
         clock = LocalClock(
             kept.get("zone", self._zone_seconds), kept.get("year") or time.gmtime(status.st_mtime).tm_year
         )
@@ -111,16 +109,16 @@ class LauncherSource:
         log = LauncherLog(attempts, clock, Tracebacks(kept.get("tracebacks")), kept.get("block", ""))
         if kept["offset"] == 0 and self._command:
             log.argument_words(self._command)
-        lines = list(whole_lines(path, kept["offset"]))
-        for offset, line in lines:
-            log.take(line, offset)
-        offset = after(kept["offset"], lines, path)
+        offset = begin = kept["offset"]
+        for first, line, following in whole_lines(path, begin):
+            log.take(line, first)
+            offset = following
         if is_whole:
             if rest := last_part(path, offset):
                 log.take(rest, offset)
                 offset += len(rest)
             attempts.finish()
-        elif state.held and not lines and time.time() - status.st_mtime > HELD_SECONDS:
+        elif state.held and offset == begin and time.time() - status.st_mtime > HELD_SECONDS:
             attempts.heard(status.st_mtime_ns)
         memory["log"] = {
             "mark": mark, "offset": offset, "zone": clock.zone_seconds, "year": clock.year,
@@ -153,9 +151,7 @@ class LauncherSource:
         mark = fingerprint(path)
         if noticed_at is None or mark is None:
             return []
-        kept = memory["workers"].get(str(path), {})
-        if kept.get("mark") != mark or kept.get("offset", 0) > path.stat().st_size:
-            kept = {"mark": mark, "offset": 0}
+        kept = _kept(memory["workers"].get(str(path), {}), mark, path.stat().st_size)
         state = AttemptState(
             attempt=attempt, is_started=True, launcher=launcher.launcher, run=launcher.run,
             ranks_per_node=launcher.ranks_per_node, node_count=launcher.node_count, group_rank=launcher.group_rank,
@@ -165,10 +161,10 @@ class LauncherSource:
         local = LOCAL_RANK_IN_PATH.search(str(path))
         prefix = b"[default%d]:" % int(local[1]) if local else b""
         log = LauncherLog(attempts, LocalClock(self._zone_seconds), Tracebacks(kept.get("tracebacks")))
-        lines = list(whole_lines(path, kept["offset"]))
-        for offset, line in lines:
-            log.take_worker(prefix + line, offset)
-        offset = after(kept["offset"], lines, path)
+        offset = kept["offset"]
+        for first, line, following in whole_lines(path, kept["offset"]):
+            log.take_worker(prefix + line, first)
+            offset = following
         if is_whole and (rest := last_part(path, offset)):
             log.take_worker(prefix + rest, offset)
             offset += len(rest)
@@ -214,6 +210,12 @@ def _memory(cursor: str | None) -> dict[str, Any]:
     except ValueError:
         return empty
     return {**empty, **told} if isinstance(told, dict) else empty
+
+
+def _kept(of_file: dict[str, Any], mark: str, size: int) -> dict[str, Any]:
+    """What is remembered of a file; nothing where another one took its place, or it shrank."""
+    is_same = of_file.get("mark") == mark and of_file.get("offset", 0) <= size
+    return of_file if is_same else {"mark": mark, "offset": 0}
 
 
 def command_of(process: int) -> tuple[str, ...]:

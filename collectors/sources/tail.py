@@ -26,32 +26,18 @@ def fingerprint(path: Path) -> str | None:
     return hashlib.sha256(os.fsencode(path.resolve()) + b"\0" + first).hexdigest()[:16]
 
 
-def whole_lines(path: Path, offset: int, *, most_bytes: int = MOST_BYTES) -> Iterator[tuple[int, bytes]]:
-    """`(first byte, line)` from `offset` on. Raises OSError."""
+def whole_lines(path: Path, offset: int, *, most_bytes: int = MOST_BYTES) -> Iterator[tuple[int, bytes, int]]:
+    """`(first byte, line, first byte of what follows)` from `offset` on. Raises OSError."""
     with path.open("rb") as file:
         file.seek(offset)
         data = file.read(most_bytes)
     start = 0
     while (end := data.find(b"\n", start)) >= 0:
-        yield offset + start, data[start : min(end, start + LONGEST_LINE)]
+        yield offset + start, data[start : min(end, start + LONGEST_LINE)], offset + end + 1
         start = end + 1
     if start == 0 and len(data) == most_bytes:
         # One line fills the whole buffer: it is no log line, and waiting for its end would stop the source.
-        yield offset, data[:LONGEST_LINE]
-
-
-def after(offset: int, lines: list[tuple[int, bytes]], path: Path, most_bytes: int = MOST_BYTES) -> int:
-    """Where the next look begins, after `lines` were taken."""
-    if not lines:
-        return offset
-    last, text = lines[-1]
-    if len(text) < LONGEST_LINE:
-        return last + len(text) + 1
-    with path.open("rb") as file:
-        file.seek(last)
-        data = file.read(most_bytes)
-    end = data.find(b"\n")
-    return last + (end + 1 if end >= 0 else len(data))
+        yield offset, data[:LONGEST_LINE], offset + len(data)
 
 
 def last_part(path: Path, offset: int) -> bytes:

@@ -1,1 +1,1 @@
-"""Placeholder docstring."""
+"""Steps of the schema, oldest first."""

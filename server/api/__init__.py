@@ -1,1 +1,1 @@
-"""Placeholder docstring."""
+"""The HTTP API: the door facts come through, and what programs read."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from rerail.server.core.attempt_record import AttemptRecord, ToldPhase
 from rerail.server.core.facts import MarkStage, Phase
 from rerail.server.core.steps import StepBlock
-from rerail.server.core.timeline import Claim, Mode, Painted, paint, stall_limit_ns, step_claims
+from rerail.server.core.timeline import Claim, Mode, Painted, paint, recent_durations, stall_limit_ns, step_claims
 from rerail.server.core.view import SpanKind
 
 BRING_UP = frozenset({Phase.RENDEZVOUS, Phase.INITIALIZING, Phase.LOADING})
@@ -206,15 +206,14 @@ def _last_activity(
     record: AttemptRecord, blocks: Sequence[StepBlock], claims: Sequence[Claim], noticed_at: int | None
 ) -> int | None:
     """End of the last completed activity (step, closed phase, load) not later than the notice."""
-    limit = noticed_at
     ends = [claim.end for claim in claims if claim.phase is not Phase.STOPPING]
     completed = record.marks.get(MarkStage.RENDEZVOUS_COMPLETED)
     initialized = record.marks.get(MarkStage.INITIALIZED)
     ends += [at for at in (completed, initialized) if at is not None]
     if blocks:
-        ends.append(blocks[-1].end if limit is None else min(blocks[-1].end, limit))
-    if limit is not None:
-        ends = [end for end in ends if end <= limit]
+        ends.append(blocks[-1].end if noticed_at is None else min(blocks[-1].end, noticed_at))
+    if noticed_at is not None:
+        ends = [end for end in ends if end <= noticed_at]
     return max(ends, default=None)
 
 
@@ -239,12 +238,7 @@ def _live_stall(record: AttemptRecord, blocks: Sequence[StepBlock], last_activit
     until = record.heartbeat_until
     if until is None or not blocks or last_activity_at is None:
         return []
-    before: list[int] = []
-    for block in reversed(blocks):
-        before = block.durations() + before
-        if len(before) >= 100:
-            break
-    limit = stall_limit_ns(before)
+    limit = stall_limit_ns(recent_durations(blocks))
     if until <= last_activity_at + limit:
         return []
     return [Claim(last_activity_at + limit, until, Phase.STALLED)]

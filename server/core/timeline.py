@@ -131,11 +131,7 @@ def step_claims(
 def _split_stalls(blocks: Sequence[StepBlock], index: int, overlays: Sequence[Claim]) -> list[tuple[int, int, bool]]:
     """`(start, end, is a stall)` pieces of a block. An attempt's first step has nothing to be measured by."""
     block = blocks[index]
-    before: list[int] = []
-    for earlier in reversed(blocks[:index]):
-        before = net_durations(earlier, overlays)[-STALL_MEMORY:] + before
-        if len(before) >= STALL_MEMORY:
-            break
+    before = recent_durations(blocks[:index], overlays)
     pieces: list[tuple[int, int, bool]] = []
     start = piece_start = block.start
     for end, duration in zip(block.ends, net_durations(block, overlays), strict=True):
@@ -151,6 +147,16 @@ def _split_stalls(blocks: Sequence[StepBlock], index: int, overlays: Sequence[Cl
     if piece_start < block.end:
         pieces.append((piece_start, block.end, False))
     return pieces
+
+
+def recent_durations(blocks: Sequence[StepBlock], overlays: Iterable[Claim] = ()) -> list[int]:
+    """Durations of the newest steps of these blocks, as many as a stall is measured by, or some more."""
+    recent: list[int] = []
+    for block in reversed(blocks):
+        recent = net_durations(block, overlays)[-STALL_MEMORY:] + recent
+        if len(recent) >= STALL_MEMORY:
+            break
+    return recent
 
 
 def union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
