@@ -233,6 +233,20 @@ def test_keys_move_between_pages_and_through_time(server, open_page):
     page.wait_for_selector(".keys")
 
 
+def test_a_key_is_not_lost_when_plotly_tells_of_its_layout_at_the_same_moment(server, open_page):
+    page, _ = open_page(server.url + "/runs/done")
+    drawn(page)
+    page.focus("#timeline-frame")
+    page.evaluate(
+        """() => {
+            dash_clientside.set_props("timeline", { relayoutData: { autosize: true } });
+            const key = new KeyboardEvent("keydown", { key: "+", bubbles: true });
+            document.getElementById("timeline-frame").dispatchEvent(key);
+        }"""
+    )
+    page.wait_for_function("() => /from=/.test(location.search)", timeout=5000)
+
+
 def test_the_skip_link_comes_first(server, open_page):
     page, _ = open_page(server.url + "/runs/done")
     page.keyboard.press("Tab")

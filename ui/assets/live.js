@@ -19,7 +19,7 @@
       const signal = { data: { n: Date.now() } };
       if (pageId === "run-page") {
         dash_clientside.set_props("run-live", signal);
-        dash_clientside.set_props("timeline-ask", { data: { why: "live", n: Date.now() } });
+        window.rerailTimeline.heard();
       } else {
         dash_clientside.set_props("incident-live", signal);
       }

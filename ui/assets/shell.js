@@ -154,9 +154,7 @@
   function schemeChanged() {
     const scheme = document.documentElement.getAttribute("data-mantine-color-scheme");
     document.body.setAttribute("data-ag-theme-mode", scheme);
-    if (window.dash_clientside && dash_clientside.set_props && document.getElementById("run-page")) {
-      dash_clientside.set_props("timeline-ask", { data: { why: "scheme", scheme, n: Math.random() } });
-    }
+    if (window.rerailTimeline) window.rerailTimeline.redraw();
   }
 
   function start() {
@@ -180,9 +178,7 @@
       choose_zone(zone) {
         window.rerailTimes.state.zone = zone;
         window.rerailTimes.show(document.body);
-        if (document.getElementById("run-page")) {
-          dash_clientside.set_props("timeline-ask", { data: { why: "zone", n: Math.random() } });
-        }
+        window.rerailTimeline.redraw();
         if (window.rerailGrid) window.rerailGrid.redraw();
         if (window.rerailLive) window.rerailLive.tick();
         return dash_clientside.no_update;

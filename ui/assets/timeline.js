@@ -5,7 +5,8 @@
    range stays where it is. Instants are BigInt nanoseconds here, for Number cannot hold them. */
 (function () {
   const NS_PER_MS = 1000000n;
-  const state = { run: null, from: null, to: null, span: null, follow: false, last: null, busy: null, width: 0, pressed: false };
+  const state = { run: null, frame: null, from: null, to: null, span: null, window: "", follow: false, last: null, busy: null,
+    width: 0, pressed: false };
 
   const nanoseconds = (milliseconds) => BigInt(Math.round(milliseconds * 1000)) * 1000n;
   const milliseconds = (ns) => Number(ns / 1000n) / 1000;
@@ -22,13 +23,13 @@
     return /^\d{1,8}$/.test(window_ || "") ? window_ : "";
   }
 
-  function writeAddress(window_) {
+  function writeAddress() {
     const query = new URLSearchParams(location.search);
     const put = (name, value) => { if (value === null || value === "") query.delete(name); else query.set(name, String(value)); };
     put("from", state.from);
     put("to", state.to);
     put("last", state.span === null ? null : state.span / 1000000000n);
-    put("window", window_);
+    put("window", state.window);
     put("follow", state.follow ? null : "0");
     const text = query.toString();
     const wanted = location.pathname + (text ? `?${text}` : "") + location.hash;
@@ -51,7 +52,7 @@
     return [null, null];
   }
 
-  async function fetchFigure(window_) {
+  async function fetchFigure() {
     if (state.busy) state.busy.abort();
     const busy = (state.busy = new AbortController());
     const frame = document.getElementById("timeline-frame");
@@ -59,19 +60,19 @@
     let [from, to] = range();
     if (state.span !== null && !state.last) {
       // "The last hour" of a run whose end is not known yet: ask for the whole first, to learn it.
-      await ask(null, null, window_, busy);
+      await ask(null, null, busy);
       [from, to] = range();
     }
-    return ask(from, to, window_, busy);
+    return ask(from, to, busy);
   }
 
-  async function ask(from, to, window_, busy, again = false) {
+  async function ask(from, to, busy, again = false) {
     const middle = to !== null ? milliseconds(to) : state.last ? milliseconds(BigInt(state.last.run_end)) : Date.now();
     const offset = window.rerailTimes.offset(middle);
     const query = new URLSearchParams({ width: String(Math.max(100, state.width)), offset: String(offset),
       scheme: document.documentElement.getAttribute("data-mantine-color-scheme") || "light" });
     if (from !== null) { query.set("from", from); query.set("to", to); }
-    if (window_) query.set("window", window_);
+    if (state.window) query.set("window", state.window);
     const answer = await fetch(`/figures/runs/${encodeURIComponent(state.run)}/timeline?${query}`, { signal: busy.signal });
     if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
     const drawing = await answer.json();
@@ -79,7 +80,7 @@
     state.last = drawing;
     // The first question did not know when the run was; summer time there may not be summer time now.
     const isOtherSeason = window.rerailTimes.offset(milliseconds(BigInt(drawing.end))) !== offset;
-    return isOtherSeason && !again ? ask(from, to, window_, busy, true) : drawing;
+    return isOtherSeason && !again ? ask(from, to, busy, true) : drawing;
   }
 
   function describe(drawing) {
@@ -112,11 +113,13 @@
     }
   }
 
-  /* Not the answer of the callback: of two that overlap Dash may keep the older. Here the last question wins. */
-  async function redraw(window_) {
+  /* Not the answer of a callback: Dash may keep the older of two that overlap, and gives one call for a key and for what
+     Plotly tells of its first layout. Here the last question wins, and a key is never lost. */
+  async function redraw() {
     const run = state.run;
+    writeAddress();
     try {
-      const drawing = await fetchFigure(window_);
+      const drawing = await fetchFigure();
       if (state.run !== run || !document.getElementById("timeline")) return;
       describe(drawing);
       dash_clientside.set_props("timeline", { figure: drawing.figure });
@@ -144,34 +147,46 @@
 
   function whole() { state.from = state.to = state.span = null; }
 
-  function nudge(why) { dash_clientside.set_props("timeline-ask", { data: { why, n: Math.random() } }); }
+  /** Whether Plotly told of a range that a person chose (it also tells of its own layout). */
+  function take(relayout) {
+    if (!relayout || !state.last) return false;
+    if ("xaxis.range[0]" in relayout) show(instant(relayout["xaxis.range[0]"]), instant(relayout["xaxis.range[1]"]));
+    else if (relayout["xaxis.autorange"]) whole();
+    else return false;
+    return true;
+  }
+
+  /** Whether a fact that just came could be seen in what is shown. */
+  function isShownLive() {
+    if (state.pressed) return false;
+    if (state.from === null) return state.follow;
+    return !state.last || BigInt(state.last.run_end) <= state.to;
+  }
+
+  const isThere = () => state.run !== null && state.frame === document.getElementById("timeline-frame");
+  window.rerailTimeline = {
+    /** Other colours or another zone. */
+    redraw() { if (isThere()) redraw(); },
+    /** The run changed. */
+    heard() { if (isThere() && isShownLive()) redraw(); },
+  };
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
     rerail_timeline: {
-      draw(relayout, window_, asked, run) {
-        const cause = dash_clientside.callback_context.triggered.map((one) => one.prop_id.split(".")[0]);
+      draw(relayout, window_, run) {
+        const causes = dash_clientside.callback_context.triggered.map((one) => one.prop_id);
         // A page that is drawn anew, also of the same run, has a new frame.
         const frame = document.getElementById("timeline-frame");
-        const isFirst = state.run !== run || state.frame !== frame;
-        if (isFirst) {
-          Object.assign(state, { run, frame, last: null });
-          const wanted = readAddress();
-          if (wanted && wanted !== window_) {
-            window_ = wanted;
-            dash_clientside.set_props("timeline-window", { value: wanted });
-          }
-        } else if (cause.includes("timeline")) {
-          if (!relayout || !state.last) return dash_clientside.no_update;
-          if ("xaxis.range[0]" in relayout) show(instant(relayout["xaxis.range[0]"]), instant(relayout["xaxis.range[1]"]));
-          else if (relayout["xaxis.autorange"]) whole();
-          else return dash_clientside.no_update;
-        } else if (asked && cause.includes("timeline-ask") && asked.why === "live") {
-          const isFixed = state.from !== null;
-          if (state.pressed || (!state.follow && !isFixed)) return dash_clientside.no_update;
-          if (isFixed && state.last && BigInt(state.last.run_end) > state.to) return dash_clientside.no_update;
+        if (state.run !== run || state.frame !== frame) {
+          Object.assign(state, { run, frame, last: null, window: readAddress() || window_ });
+          if (state.window !== window_) dash_clientside.set_props("timeline-window", { value: state.window });
+          redraw();
+          return dash_clientside.no_update;
         }
-        writeAddress(window_);
-        redraw(window_);
+        const isChosen = causes.includes("timeline-window.value") && state.window !== window_;
+        const isMoved = causes.includes("timeline.relayoutData") && take(relayout);
+        state.window = window_;
+        if (isChosen || isMoved) redraw();
         return dash_clientside.no_update;
       },
       open(click) {
@@ -188,7 +203,7 @@
     if (button) {
       whole();
       if (button.dataset.range !== "all") state.span = BigInt(button.dataset.range) * 1000000000n;
-      nudge("range");
+      redraw();
     }
     if (event.target.closest("#timeline-follow")) {
       const isOn = state.follow && state.from === null;
@@ -197,7 +212,7 @@
         state.span = state.to - state.from;
         state.from = state.to = null;
       }
-      nudge("follow");
+      redraw();
     }
   });
 
@@ -218,7 +233,7 @@
     else if (moves[event.key]) move(...moves[event.key], event.key.startsWith("Arrow"));
     else return;
     event.preventDefault();
-    nudge("key");
+    redraw();
   });
 
   /** Pan keeps its length at either end of the run. */
@@ -285,7 +300,7 @@
     clearTimeout(resize);
     resize = setTimeout(() => {
       const frame = document.getElementById("timeline-frame");
-      if (frame && Math.abs(frame.clientWidth - state.width) > 80) nudge("width");
+      if (frame && Math.abs(frame.clientWidth - state.width) > 80) redraw();
     }, 200);
   });
 })();

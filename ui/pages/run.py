@@ -62,7 +62,6 @@ async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
         [
             dcc.Store(id="run-id", data=view.run_id),
             dcc.Store(id="run-live"),
-            dcc.Store(id="timeline-ask"),
             dcc.Store(id="timeline-drawn"),
             island(head(view, trouble), "run-head"),
             _picture(),
@@ -103,7 +102,6 @@ def register(app: Dash, queries: Queries) -> None:
         Output("timeline-drawn", "data"),
         Input("timeline", "relayoutData"),
         Input("timeline-window", "value"),
-        Input("timeline-ask", "data"),
         Input("run-id", "data"),
     )
     app.clientside_callback(
