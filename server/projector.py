@@ -117,8 +117,10 @@ class Projector:
             upto_ingest=log.upto_ingest,
             spans=held.fold.spans,
             step_points=held.fold.step_points,
+            checkpoints=held.fold.checkpoints,
             settled_spans=held.fold.settled_spans,
             settled_step_points=held.fold.settled_step_points,
+            settled_checkpoints=held.fold.settled_checkpoints,
             base_revision=held.revision,
         )
         held.revision = self._store.save(derived, next_due_at(view, as_of))

@@ -33,7 +33,7 @@ from rerail.server.query_results import (
 )
 from rerail.server.store import Store
 from rerail.server.store.run_rows import mark_of
-from rerail.server.thinning import binned, thinned_points
+from rerail.server.thinning import binned, thinned_checkpoints, thinned_points
 
 MOST_SPANS = 1500
 """Up to this many, a range is drawn as exact spans."""
@@ -140,7 +140,8 @@ class Queries:
             window_ns = fitting_window(end - start)
         found = self._store.spans(run_id, min(start, start - window_ns), end)
         attempts = [mark_of_attempt(entry) for entry in view.attempts if _touches(entry, start, end)]
-        checkpoints = [entry for entry in view.checkpoints if _saved_in(entry, start, end)]
+        checkpoints = self._store.checkpoints(run_id, start, end)
+        shown_checkpoints = thinned_checkpoints(checkpoints, MOST_MARKS)
         incidents = [entry for entry in view.incidents if _touches(entry, start, end)]
         points = self._store.step_points(run_id, start, end)
         shown_points = thinned_points(points, min(width_px, MOST_POINTS))
@@ -148,7 +149,7 @@ class Queries:
             (name, len(all_of_them) - shown)
             for name, all_of_them, shown in (
                 ("attempts", attempts, min(len(attempts), MOST_MARKS)),
-                ("checkpoints", checkpoints, min(len(checkpoints), MOST_MARKS)),
+                ("checkpoints", checkpoints, len(shown_checkpoints)),
                 ("incidents", incidents, min(len(incidents), MOST_MARKS)),
                 ("step_points", points, len(shown_points)),
             )
@@ -163,7 +164,7 @@ class Queries:
             end=end,
             spans=self._spans(found, start, end, MOST_SPANS, min(width_px, MOST_COLUMNS)),
             attempts=tuple(attempts[-MOST_MARKS:]),
-            checkpoints=tuple(replace(entry, location=None) for entry in checkpoints[-MOST_MARKS:]),
+            checkpoints=tuple(replace(entry, location=None) for entry in shown_checkpoints),
             incidents=tuple(mark_of(entry) for entry in incidents[-MOST_MARKS:]),
             window_ns=window_ns,
             sliding=sliding(found, window_ns, _instants(view, start, end, min(width_px // 3, MOST_SLIDING))),
@@ -180,6 +181,10 @@ class Queries:
         if end < start:
             raise ValueError("the range ends before it starts")
         return start, end
+
+    def newest_checkpoints(self, run_id: str, limit: int = 100) -> tuple[Checkpoint, ...]:
+        """The checkpoints that were begun last, by their first stamp."""
+        return self._store.newest_checkpoints(run_id, limit)
 
     # --- incidents --------------------------------------------------------------------------------------------------
 
@@ -262,11 +267,6 @@ def _instants(view: RunView, start: int, end: int, count: int) -> tuple[int, ...
 
 def _touches(entry: Attempt | Incident, start: int, end: int) -> bool:
     return entry.started_at <= end and (entry.ended_at is None or entry.ended_at >= start)
-
-
-def _saved_in(entry: Checkpoint, start: int, end: int) -> bool:
-    moments = entry.moments
-    return bool(moments) and min(moments) <= end and max(moments) >= start
 
 
 def mark_of_attempt(attempt: Attempt) -> AttemptMark:

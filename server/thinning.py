@@ -2,6 +2,7 @@
 
 Rules
 - A bin tells every phase that occurred in it, exactly: a short stall inside a long calm does not vanish.
+- Checkpoints are thinned evenly; the newest and those that failed stay.
 - Step points are thinned between the edges; the two ends of every fall (a rollback) stay.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rerail.server.core.facts import Phase
-from rerail.server.core.view import Span, StepPoint
+from rerail.server.core.view import Checkpoint, Span, StepPoint
 from rerail.server.query_results import Bin
 
 
@@ -53,3 +54,14 @@ def thinned_points(points: Sequence[StepPoint], most: int) -> tuple[StepPoint, .
     if left > 0:
         kept.update(len(points) * place // left for place in range(left))
     return tuple(points[index] for index in sorted(kept))
+
+
+def thinned_checkpoints(checkpoints: Sequence[Checkpoint], most: int) -> tuple[Checkpoint, ...]:
+    """At most `most` checkpoints: the newest, up to half of them failed ones, and an even choice of the rest."""
+    if len(checkpoints) <= most:
+        return tuple(checkpoints)
+    failed = [place for place, each in enumerate(checkpoints) if each.failed_at is not None]
+    kept = {len(checkpoints) - 1, *failed[-(most // 2) :]}
+    left = most - len(kept)
+    kept.update(len(checkpoints) * place // left for place in range(left))
+    return tuple(checkpoints[place] for place in sorted(kept))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rerail.server.core.facts import CheckpointMoment, CheckpointStage
 from rerail.server.core.view import Checkpoint, CheckpointFreshness
@@ -111,43 +112,52 @@ class CheckpointShelf:
     """All checkpoints of a run in the order they began, with what freshness needs kept up as they change."""
 
     def __init__(self) -> None:
+        self.ordered: list[Checkpoint] = []
+        """Every checkpoint, by its first stamp. To be read only."""
         self._by_name: dict[str, list[Checkpoint]] = {}
-        self._ordered: list[Checkpoint] = []
         self._lags: list[int] = []
-        self._frozen: tuple[Checkpoint, ...] | None = ()
+        self._durable = self._failed = 0
+        self._untouched = 0
 
     def put(self, name: str, checkpoints: Sequence[Checkpoint]) -> None:
         """Replace the checkpoints that go by one name."""
         for old in self._by_name.pop(name, ()):
-            del self._ordered[bisect_left(self._ordered, _shelf_key(old), key=_shelf_key)]
+            place = bisect_left(self.ordered, _shelf_key(old), key=_shelf_key)
+            del self.ordered[place]
+            self._count(old, place, -1)
             lag = old.commit_lag_ns
             if lag is not None and lag >= 0:
                 del self._lags[bisect_left(self._lags, lag)]
         for new in checkpoints:
-            insort(self._ordered, new, key=_shelf_key)
+            place = bisect_left(self.ordered, _shelf_key(new), key=_shelf_key)
+            self.ordered.insert(place, new)
+            self._count(new, place, 1)
             lag = new.commit_lag_ns
             if lag is not None and lag >= 0:
                 insort(self._lags, lag)
         if checkpoints:
             self._by_name[name] = list(checkpoints)
-        self._frozen = None
+
+    def _count(self, checkpoint: Checkpoint, place: int, change: int) -> None:
+        self._durable += change * (checkpoint.durable_at is not None)
+        self._failed += change * (checkpoint.failed_at is not None)
+        self._untouched = min(self._untouched, place)
+
+    def settle(self) -> int:
+        """How many leading checkpoints are as they were when this was called last."""
+        untouched, self._untouched = self._untouched, len(self.ordered)
+        return untouched
 
     def names(self) -> set[str]:
         """Every name there is a checkpoint under."""
         return set(self._by_name)
-
-    def all(self) -> tuple[Checkpoint, ...]:
-        """Every checkpoint, by its first stamp."""
-        if self._frozen is None:
-            self._frozen = tuple(self._ordered)
-        return self._frozen
 
     def freshness(self, high_water_step: int | None, as_of: int) -> CheckpointFreshness:
         """What a crash at `as_of` would cost."""
         lag_p95 = percentile(self._lags, 0.95) if self._lags else None
         newest: Checkpoint | None = None
         older = 0
-        for checkpoint in reversed(self._ordered):
+        for checkpoint in reversed(self.ordered):
             if older >= LOOK_BACK:
                 break
             if not _is_durable(checkpoint, as_of):
@@ -156,15 +166,21 @@ class CheckpointShelf:
                 newest, older = checkpoint, 0
             else:
                 older += 1
+        counted = CheckpointFreshness(
+            commit_lag_p95_ns=lag_p95,
+            commit_lag_count=len(self._lags),
+            count=len(self.ordered),
+            durable_count=self._durable,
+            failed_count=self._failed,
+        )
         if newest is None:
-            return CheckpointFreshness(commit_lag_p95_ns=lag_p95, commit_lag_count=len(self._lags))
-        return CheckpointFreshness(
+            return counted
+        return replace(
+            counted,
             newest_durable_step=newest.step,
             newest_durable_id=newest.checkpoint_id,
             age_ns=as_of - (newest.captured_at or 0),
             steps_at_risk=steps_at_risk(high_water_step, newest.step),
-            commit_lag_p95_ns=lag_p95,
-            commit_lag_count=len(self._lags),
         )
 
 

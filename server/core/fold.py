@@ -33,6 +33,7 @@ from rerail.server.core.told import Metadata, Started, scope_of
 from rerail.server.core.view import (
     Attempt,
     BlindPeriod,
+    Checkpoint,
     DataQuality,
     EvidenceLine,
     Incident,
@@ -61,6 +62,8 @@ class RunFold:
         self._suspected: dict[int, tuple[tuple[int, int], list[Suspicion]]] = {}
         self._shown: dict[int, tuple[tuple[object, ...], Attempt]] = {}
         self._incidents: dict[tuple[object, ...], Incident] = {}
+        self.settled_checkpoints = 0
+        """How many leading checkpoints the last view left as they were."""
 
     def add(self, facts: Iterable[Fact]) -> None:
         """Take facts, in any order and any number of times."""
@@ -80,6 +83,11 @@ class RunFold:
     def step_points(self) -> Sequence[StepPoint]:
         """Corners of the step sawtooth as of the last view, in order."""
         return self._timeline.step_points
+
+    @property
+    def checkpoints(self) -> Sequence[Checkpoint]:
+        """As of the last view, by their first stamp."""
+        return self._saves.shelf.ordered
 
     @property
     def settled_spans(self) -> int:
@@ -113,7 +121,8 @@ class RunFold:
         account, gpu_account = timeline.accounts(life, current_step, high_water_step, capacities)
         attempts = self._attempts(records, surroundings, life)
         incidents = self._all_incidents(records, surroundings, attempts, life, capacities, rollbacks)
-        checkpoints = self._saves.shelf.all()
+        shelf = self._saves.shelf
+        self.settled_checkpoints = shelf.settle()
         sealed = timeline.seal(records, surroundings, capacities)
         if sealed is not None:
             self._saves.seal(len(records) - 1, *sealed)
@@ -132,10 +141,10 @@ class RunFold:
                 for source, since, until, reason in sorted(wide.blind, key=lambda entry: (entry[1], entry[0]))
             ),
             contradictions=grouped(
-                [*suspicions, *self._suspicions(records), *unearned_checkpoints(checkpoints, high_water_step)]
+                [*suspicions, *self._suspicions(records), *unearned_checkpoints(shelf.ordered, high_water_step)]
             ),
             notes=footing(
-                records, metadata.world_size, bool(checkpoints), current_step is not None, wide.speaks_for_ranks
+                records, metadata.world_size, bool(shelf.ordered), current_step is not None, wide.speaks_for_ranks
             ),
         )
         quality = replace(quality, contradictory=sum(each.count for each in quality.contradictions))
@@ -170,8 +179,7 @@ class RunFold:
             rollbacks=rollbacks,
             incidents=incidents,
             recovery=recovery_distributions(incidents),
-            checkpoint=self._saves.shelf.freshness(high_water_step, life.end),
-            checkpoints=checkpoints,
+            checkpoint=shelf.freshness(high_water_step, life.end),
             heartbeat=tuple(beats.figures(phase) for phase, beats in sorted(wide.beats.items())),
             undisturbed_step_ns=self._saves.counts.median(),
             checkpoint_slowdown=self._saves.counts.slowdown(),

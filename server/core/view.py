@@ -176,6 +176,10 @@ class CheckpointFreshness:
     commit_lag_p95_ns: int | None = None
     commit_lag_count: int = 0
     """Below 20 the p95 is the maximum."""
+    count: int = 0
+    """Checkpoints told of, whatever became of them."""
+    durable_count: int = 0
+    failed_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,7 +459,6 @@ class RunView:
     incidents: tuple[Incident, ...] = ()
     recovery: tuple[RecoveryDistribution, ...] = ()
     checkpoint: CheckpointFreshness = CheckpointFreshness()
-    checkpoints: tuple[Checkpoint, ...] = ()
     heartbeat: tuple[HeartbeatFigures, ...] = ()
     undisturbed_step_ns: int | None = None
     checkpoint_slowdown: float | None = None

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from rerail.server.core.facts import Fact
-from rerail.server.core.view import Incident, RunView, Span, StepPoint
+from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
 from rerail.server.query_results import EmitterRow, IncidentMark, RefusedPage, RunPage, RunRow, StorageFigures
 
 
@@ -96,9 +96,12 @@ class DerivedRun:
     upto_ingest: int
     spans: Sequence[Span]
     step_points: Sequence[StepPoint]
+    checkpoints: Sequence[Checkpoint] = ()
+    """By their first stamp."""
     settled_spans: int = 0
     """That many leading spans equal those saved with `base_revision`; 0 rewrites all."""
     settled_step_points: int = 0
+    settled_checkpoints: int = 0
     base_revision: int | None = None
     """Revision the settled counts refer to; where the store holds another, everything is rewritten."""
 
@@ -150,6 +153,12 @@ class Store(Protocol):
 
     def step_points(self, run: str, start: int, end: int) -> tuple[StepPoint, ...]:
         """Saved step points in `[start, end)`, with the last one before it and the first one after it."""
+
+    def checkpoints(self, run: str, start: int, end: int) -> tuple[Checkpoint, ...]:
+        """Saved checkpoints with an instant of their saving in `[start, end]` or around it, by their first stamp."""
+
+    def newest_checkpoints(self, run: str, limit: int) -> tuple[Checkpoint, ...]:
+        """The checkpoints that were begun last, by their first stamp."""
 
     def incident(self, incident_id: str) -> Incident | None:
         """A saved incident."""

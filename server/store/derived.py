@@ -1,7 +1,8 @@
-"""Derived writes: views, span blocks, incidents, and the queue of runs whose view is due.
+"""Derived writes: views, blocks, incidents, and the queue of runs whose view is due.
 
 Rules
-- One view is saved with its spans, step points and incidents in one transaction, so a page never mixes two states.
+- One view is saved with its spans, step points, checkpoints and incidents in one transaction, so a page never mixes
+  two states.
 - Only what changed is written: the blocks from the first unsettled one on, and the incidents that differ.
 - A view that has seen less of the log than the stored one is dropped: its worker was overtaken.
 - `dirty_run` is both the queue of runs with new facts (`due_at` 0) and the clock of open runs. A claim is a lease: the
@@ -18,7 +19,7 @@ from functools import lru_cache
 
 from sqlalchemy import Connection, Engine, bindparam, delete, insert, select, update
 
-from rerail.server.core.view import Incident, RunState, Span, StepPoint
+from rerail.server.core.view import Checkpoint, Incident, RunState, Span, StepPoint
 from rerail.server.query_results import RunRow
 from rerail.server.store import DerivedRun, DueRun, documents, tables
 from rerail.server.store.append import inserting, keepable, key_of, replacing, upsert
@@ -111,6 +112,9 @@ class DerivedWriter:
             is_base = stored is not None and stored.revision == derived.base_revision
             self._save_spans(connection, run_id, derived.spans, derived.settled_spans if is_base else 0)
             self._save_points(connection, run_id, derived.step_points, derived.settled_step_points if is_base else 0)
+            self._save_checkpoints(
+                connection, run_id, derived.checkpoints, derived.settled_checkpoints if is_base else 0
+            )
             self._save_incidents(connection, run_id, derived, is_base)
             revision = self._next_revision(connection)
             row = row_of_view(view)
@@ -169,6 +173,18 @@ class DerivedWriter:
             return {"start_at": part[0].at, "end_at": part[-1].at, "point_count": len(part), "points": packed}
 
         self._replace_tail(connection, tables.step_point_block, run_id, settled, points, columns)
+
+    def _save_checkpoints(
+        self, connection: Connection, run_id: int, checkpoints: Sequence[Checkpoint], settled: int
+    ) -> None:
+        def columns(part: Sequence[Checkpoint]) -> dict[str, object]:
+            moments = [at for each in part for at in each.moments] or [0]
+            packed = documents.document(part)
+            return {
+                "start_at": min(moments), "end_at": max(moments), "checkpoint_count": len(part), "checkpoints": packed
+            }  # fmt: skip
+
+        self._replace_tail(connection, tables.checkpoint_block, run_id, settled, checkpoints, columns)
 
     def _replace_tail(self, connection: Connection, table, run_id: int, settled: int, items: Sequence, columns) -> None:
         """Write the blocks from the first that holds an unsettled item anew."""

@@ -3,7 +3,7 @@
 Rules
 - The dataclasses of `core/view.py` are written as they are: JSON by their field names, compressed. A field
   added with a default reads back from an older document; any other change needs `rerail replay`.
-- Spans and step points are kept in blocks, so that a live run rewrites its tail and not its history.
+- Spans, step points and checkpoints are kept in blocks, so that a live run rewrites its tail and not its history.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from typing import TypeVar
 import msgspec
 import zstandard
 
-from rerail.server.core.view import Incident, RunView, Span, StepPoint
+from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
 from rerail.server.query_results import RunRow
 
 BLOCK_LENGTH = 512
-"""Spans or step points in one block."""
+"""Spans, step points or checkpoints in one block."""
 
 Document = TypeVar("Document")
 
 _encoder = msgspec.json.Encoder()
 _decoders: dict[object, msgspec.json.Decoder] = {
-    kind: msgspec.json.Decoder(kind) for kind in (RunView, Incident, RunRow, list[Span], list[StepPoint])
+    kind: msgspec.json.Decoder(kind)
+    for kind in (RunView, Incident, RunRow, list[Span], list[StepPoint], list[Checkpoint])
 }
 
 
@@ -40,7 +41,7 @@ def unpack_lines(packed: bytes) -> bytes:
 
 
 def document(value: object) -> bytes:
-    """A result, or a block of spans or step points, as compressed JSON."""
+    """A result, or a block of them, as compressed JSON."""
     return zlib.compress(_encoder.encode(value), 1)
 
 

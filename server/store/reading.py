@@ -11,7 +11,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, and_, func, make_url, select, text
 
 from rerail.server.core.facts import Fact
-from rerail.server.core.view import Incident, RunView, Span, StepPoint
+from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
 from rerail.server.query_results import (
     EmitterRow,
     IncidentMark,
@@ -141,6 +141,36 @@ class Reader:
         first = next((index for index, point in enumerate(points) if point.at >= start), len(points))
         last = next((index for index in range(first, len(points)) if points[index].at >= end), len(points) - 1)
         return tuple(points[max(0, first - 1) : last + 1])
+
+    def checkpoints(self, run: str, start: int, end: int) -> tuple[Checkpoint, ...]:
+        """See `Store.checkpoints`."""
+        table = tables.checkpoint_block
+        with self._engine.begin() as connection:
+            found = connection.execute(
+                select(table.c.checkpoints)
+                .where(table.c.run_id == key_of(run), table.c.start_at <= end, table.c.end_at >= start)
+                .order_by(table.c.block)
+            ).scalars()
+            blocks = [documents.read_document(list[Checkpoint], packed) for packed in found]
+        return tuple(
+            each for block in blocks for each in block
+            if each.moments and min(each.moments) <= end and max(each.moments) >= start
+        )  # fmt: skip
+
+    def newest_checkpoints(self, run: str, limit: int) -> tuple[Checkpoint, ...]:
+        """See `Store.newest_checkpoints`."""
+        table = tables.checkpoint_block
+        newest_first: list[Checkpoint] = []
+        with self._engine.begin() as connection:
+            found = connection.execute(
+                select(table.c.checkpoints)
+                .where(table.c.run_id == key_of(run))
+                .order_by(table.c.block.desc())
+                .limit(limit // documents.BLOCK_LENGTH + 2)
+            ).scalars()
+            for packed in found:
+                newest_first += reversed(documents.read_document(list[Checkpoint], packed))
+        return tuple(reversed(newest_first[:limit]))
 
     # --- incidents ------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rerail.server.core.view import Incident, RunView, Span, StepPoint
+from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
 from rerail.server.query_results import EmitterRow, IncidentMark, RefusedPage, RunPage, RunRow, StorageFigures
 from rerail.server.store import Batch, DerivedRun, DueRun, LogSlice, Receipt, engines
 from rerail.server.store.append import Appender
@@ -87,6 +87,16 @@ class SqlStore:
         """Saved step points of a range, with their neighbours."""
         with engines.answering():
             return self._reader.step_points(run, start, end)
+
+    def checkpoints(self, run: str, start: int, end: int) -> tuple[Checkpoint, ...]:
+        """Saved checkpoints whose saving touches a range."""
+        with engines.answering():
+            return self._reader.checkpoints(run, start, end)
+
+    def newest_checkpoints(self, run: str, limit: int) -> tuple[Checkpoint, ...]:
+        """The checkpoints that were begun last."""
+        with engines.answering():
+            return self._reader.newest_checkpoints(run, limit)
 
     def incident(self, incident_id: str) -> Incident | None:
         """A saved incident."""

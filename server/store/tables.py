@@ -9,7 +9,8 @@ Rules
   Why not a row per fact: docs/decisions/0005-log-of-segments.md.
 - Text columns hold only printable text: PostgreSQL cannot store NUL. Everything else is bytes.
 - Instants are BIGINT nanoseconds: the same on both databases, where `DateTime` is not.
-- Derived tables (`run_view`, `span_block`, `step_point_block`, `incident`) can be emptied at any time and made again.
+- Derived tables (`run_view`, `span_block`, `step_point_block`, `checkpoint_block`, `incident`) can be emptied at any
+  time and made again.
 """
 
 from __future__ import annotations
@@ -199,6 +200,17 @@ step_point_block = Table(
     Column("end_at", BigInteger, nullable=False),
     Column("point_count", Integer, nullable=False),
     Column("points", LargeBinary, nullable=False),
+)
+
+checkpoint_block = Table(
+    "checkpoint_block",
+    metadata,
+    _key("run_id"),
+    _key("block"),
+    Column("start_at", BigInteger, nullable=False),
+    Column("end_at", BigInteger, nullable=False),
+    Column("checkpoint_count", Integer, nullable=False),
+    Column("checkpoints", LargeBinary, nullable=False),
 )
 
 incident = Table(

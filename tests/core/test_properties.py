@@ -113,17 +113,23 @@ def test_any_order_any_duplicates_and_any_batches_give_the_same_view(story: Stor
     told = [*story.facts, *chance.choices(story.facts, k=5)]
     chance.shuffle(told)
     piecewise = RunFold("story")
+    saved: dict[str, list[object]] = {"spans": [], "step_points": [], "checkpoints": []}
     while told:
         size = chance.randint(1, 12)
         piecewise.add(told[:size])
         del told[:size]
         piecewise.view(story.at)
+        for name, before in saved.items():
+            now, settled = list(getattr(piecewise, name)), getattr(piecewise, f"settled_{name}")
+            assert now[:settled] == before[:settled], "what is settled is what was there before"
+            saved[name] = now
     view = piecewise.view(story.at)
     quality = replace(view.data_quality, late=0, duplicates=0)
     assert replace(view, data_quality=quality) == replace(
         expected, data_quality=replace(expected.data_quality, late=0, duplicates=0)
     )
-    assert piecewise.spans == whole.spans
+    for name, at_last in saved.items():
+        assert at_last == list(getattr(whole, name))
 
 
 @few

@@ -35,7 +35,8 @@ def derived(store: Store, run: str = "a") -> tuple[object, ...]:
     assert saved is not None
     marks = store.incident_marks(run, 0, 10_000)
     documents = tuple(store.incident(mark.incident_id) for mark in marks[0])
-    return saved[0], store.spans(run, *EVERYTHING), store.step_points(run, *EVERYTHING), marks, documents
+    blocks = tuple(read(run, *EVERYTHING) for read in (store.spans, store.step_points, store.checkpoints))
+    return saved[0], *blocks, marks, documents
 
 
 def test_facts_in_many_batches_give_what_they_give_in_one(store: Store, state: State, long_run: LongRun) -> None:

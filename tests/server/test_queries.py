@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from rerail.server.api.timeline_shape import timeline_shape
 from rerail.server.core.facts import Phase
 from rerail.server.core.goodput import clipped
-from rerail.server.core.view import Span, SpanKind, StepPoint
+from rerail.server.core.view import Checkpoint, Span, SpanKind, StepPoint
 from rerail.server.errors import NotFoundError
 from rerail.server.projector import Projector
 from rerail.server.queries import MOST_SPANS, Queries
 from rerail.server.store import Receipt, Store
-from rerail.server.thinning import binned, thinned_points
+from rerail.server.thinning import binned, thinned_checkpoints, thinned_points
 
 T = 1_760_000_000_000_000_000
 S = 10**9
@@ -180,3 +180,20 @@ def test_thinning_keeps_the_ends_and_the_largest_fall(steps: list[tuple[int, int
     largest = max(left.step - right.step for left, right in pairwise(points))
     if largest > 0:
         assert any(left.step - right.step >= largest for left, right in pairwise(kept))
+
+
+@given(st.lists(st.booleans(), max_size=300), st.integers(2, 60))
+def test_thinned_checkpoints_keep_the_newest_and_the_failed(failures: list[bool], most: int) -> None:
+    told = [
+        Checkpoint(f"c{index}", index, started_at=T + index, failed_at=T + index if has_failed else None)
+        for index, has_failed in enumerate(failures)
+    ]
+    kept = thinned_checkpoints(told, most)
+    assert list(kept) == [each for each in told if each in kept]
+    if len(told) <= most:
+        assert kept == tuple(told)
+        return
+    assert len(kept) <= most
+    assert kept[-1] == told[-1]
+    failed = [each for each in told if each.failed_at is not None]
+    assert set(failed[-(most // 2) :]) <= set(kept)

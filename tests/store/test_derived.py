@@ -12,6 +12,7 @@ from rerail.server.core.facts import Phase, Scope
 from rerail.server.core.view import (
     Account,
     CausalRole,
+    Checkpoint,
     Domain,
     EvidenceLine,
     Incident,
@@ -88,6 +89,13 @@ def points(count: int) -> tuple[StepPoint, ...]:
     return tuple(StepPoint(T + index * S, index, None, 0) for index in range(count))
 
 
+def checkpoints(count: int) -> tuple[Checkpoint, ...]:
+    return tuple(
+        Checkpoint(f"c{index}", index, 0, started_at=T + index * S, durable_at=T + (index + 3) * S)
+        for index in range(count)
+    )
+
+
 def known(store: Store, batch: MakeBatch, run: str = "a", seq: int = 0) -> None:
     store.append([batch(facts.Capacity(run=run, emitter="e", seq=seq, at=T + seq * S, gpus=1))])
 
@@ -114,21 +122,32 @@ def test_rewriting_the_tail_gives_what_rewriting_all_would(
     store: Store, batch: MakeBatch, before: int, settled: int, after: int
 ) -> None:
     known(store, batch)
-    base = store.save(DerivedRun(view(), 1, spans(before), points(before)), None)
+    base = store.save(DerivedRun(view(), 1, spans(before), points(before), checkpoints(before)), None)
     changed = tuple(span if index < settled else replace(span, attempt=7) for index, span in enumerate(spans(after)))
-    store.save(DerivedRun(view(), 1, changed, points(after), settled, min(before, after), base), None)
+    saves = tuple(
+        each if index < settled else replace(each, deleted_at=T) for index, each in enumerate(checkpoints(after))
+    )
+    renewed = DerivedRun(
+        view(), 1, changed, points(after), saves,
+        settled_spans=settled, settled_step_points=min(before, after), settled_checkpoints=settled, base_revision=base,
+    )  # fmt: skip
+    store.save(renewed, None)
     assert store.spans("a", 0, 2**62) == changed
     assert store.step_points("a", 0, 2**62) == points(after)
+    assert store.checkpoints("a", 0, 2**62) == saves
 
 
 def test_settled_counts_of_another_revision_are_not_believed(store: Store, batch: MakeBatch) -> None:
     known(store, batch)
-    old = store.save(DerivedRun(view(), 1, spans(600), points(600)), None)
+    first = DerivedRun(view(), 1, spans(600), points(600), checkpoints(600))
+    old = store.save(first, None)
     other = tuple(replace(span, attempt=3) for span in spans(600))
-    store.save(DerivedRun(view(), 1, other, points(10), 0, 0, None), None)
-    store.save(DerivedRun(view(), 1, spans(600), points(600), 600, 600, old), None)
+    store.save(DerivedRun(view(), 1, other, points(10), ()), None)
+    settled = {"settled_spans": 600, "settled_step_points": 600, "settled_checkpoints": 600}
+    store.save(replace(first, **settled, base_revision=old), None)
     assert store.spans("a", 0, 2**62) == spans(600)
     assert store.step_points("a", 0, 2**62) == points(600)
+    assert store.checkpoints("a", 0, 2**62) == checkpoints(600)
 
 
 def test_a_worker_that_was_overtaken_changes_nothing(store: Store, batch: MakeBatch) -> None:
@@ -163,6 +182,18 @@ def test_spans_of_a_range_are_those_that_touch_it(store: Store, batch: MakeBatch
     assert [point.step for point in around] == [511, 512, 513, 514]
     assert [point.step for point in store.step_points("a", 0, T + S)] == [0, 1]
     assert [point.step for point in store.step_points("a", T + 1299 * S + 1, 2**62)] == [1299]
+
+
+def test_checkpoints_of_a_range_are_those_whose_saving_touches_it(store: Store, batch: MakeBatch) -> None:
+    known(store, batch)
+    deleted = Checkpoint("gone", 9, deleted_at=T)
+    store.save(DerivedRun(view(), 1, (), (), (deleted, *checkpoints(1300))), None)
+    found = store.checkpoints("a", T + 700 * S, T + 702 * S)
+    assert [each.step for each in found] == [697, 698, 699, 700, 701, 702]
+    assert deleted not in store.checkpoints("a", 0, 2**62)
+    assert store.newest_checkpoints("a", 600) == checkpoints(1300)[-600:]
+    assert store.newest_checkpoints("a", 5000) == (deleted, *checkpoints(1300))
+    assert store.newest_checkpoints("b", 5) == ()
 
 
 def test_lists_are_searched_sorted_and_cut(store: Store, batch: MakeBatch) -> None:

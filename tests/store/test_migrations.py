@@ -72,3 +72,21 @@ def test_every_key_of_a_distributed_table_holds_the_run() -> None:
             continue
         assert "run_id" in table.primary_key.columns, table.name
         assert not table.foreign_keys, table.name
+
+
+def test_a_database_of_the_first_version_keeps_its_runs_and_has_them_derived_anew(empty_database: str) -> None:
+    engine = engines.migration_engine(empty_database)
+    schema.upgrade(engine, "0001")
+    with engine.begin() as connection:
+        connection.execute(
+            tables.run.insert().values(
+                run_id=7, run="r", first_received_at=1, last_received_at=1, last_ingest=3, accepted=1, duplicate=0
+            )
+        )
+        connection.execute(tables.dirty_run.insert().values(run_id=7, ingest=3, due_at=10**18, claimed_until=5))
+    engine.dispose()
+    upgrade_database(empty_database)
+    with engine.connect() as connection:
+        due = connection.execute(text("SELECT run_id, ingest, due_at, claimed_until FROM dirty_run")).all()
+    engine.dispose()
+    assert [tuple(row) for row in due] == [(7, 3, 0, 0)]

@@ -76,6 +76,11 @@ ACCOUNT = Account(
     ),
 )
 
+CHECKPOINTS = (
+    Checkpoint("c500", 500, 0, "async", "global", at(500), at(520), at(560), blocked_ns=4 * SECOND),
+    Checkpoint("c600", 600, 0, "async", "global", at(620), at(630), failed_at=at(635)),
+)
+
 INCIDENT = Incident(
     incident_id="run/a~0",
     run_id="run/a",
@@ -132,11 +137,7 @@ VIEW = RunView(
     rollbacks=(Rollback(1, at(760), 600, 500, 100 * SECOND),),
     incidents=(INCIDENT,),
     recovery=(RecoveryDistribution("scope", "in_job", 1, *[220 * SECOND] * 5),),
-    checkpoint=CheckpointFreshness(500, "c500", 480 * SECOND, 240, 40 * SECOND, 1),
-    checkpoints=(
-        Checkpoint("c500", 500, 0, "async", "global", at(500), at(520), at(560), blocked_ns=4 * SECOND),
-        Checkpoint("c600", 600, 0, "async", "global", at(620), at(630), failed_at=at(635)),
-    ),
+    checkpoint=CheckpointFreshness(500, "c500", 480 * SECOND, 240, 40 * SECOND, 1, 2, 1, 1),
     heartbeat=(HeartbeatFigures("training", 400, 2 * SECOND, 3, 600 * SECOND),),
     data_quality=DataQuality(notes=("Only rank 0 reports.",)),
 )

@@ -18,7 +18,7 @@ from rerail.ui.figures.strip import recovery_strip
 from rerail.ui.figures.timeline import RASTER_ROWS, bar_traces, column_traces, timeline_bars, timeline_columns
 from rerail.ui.figures.waterfall import waterfall_bars
 from rerail.ui.theme import DARK, LIGHT, ORDER
-from tests.ui.samples import ACCOUNT, SECOND, SPANS, START, VIEW, at
+from tests.ui.samples import ACCOUNT, CHECKPOINTS, SECOND, SPANS, START, at
 
 AXIS = Axis(START, at(1000))
 
@@ -93,7 +93,7 @@ def test_a_fall_back_is_a_drop_and_not_a_slope():
 
 
 def test_the_durable_step_comes_from_checkpoints_where_no_point_tells_it():
-    _, durable = step_curves((StepPoint(at(0), 0, None, 0),), VIEW.checkpoints, at(1000))
+    _, durable = step_curves((StepPoint(at(0), 0, None, 0),), CHECKPOINTS, at(1000))
     assert durable.points == ((at(560), 500), (at(1000), 500))
 
 
@@ -106,7 +106,7 @@ def test_a_write_that_never_ended_ends_with_its_attempt():
 
 
 def test_a_failed_checkpoint_is_hollow():
-    blocks = checkpoint_blocks(VIEW.checkpoints, at(1000), AXIS, {})
+    blocks = checkpoint_blocks(CHECKPOINTS, at(1000), AXIS, {})
     assert [block.tone for block in blocks] == [Tone.SAVE, Tone.FAILED_SAVE]
 
 

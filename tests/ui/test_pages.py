@@ -13,7 +13,7 @@ from rerail.ui.markup import Markup, encoded, html
 from rerail.ui.pages.run_head import head, phrases
 from rerail.ui.pages.run_tables import panels
 from rerail.ui.sentences import incident_sentence, run_now, run_sentence, runs_sentence
-from tests.ui.samples import INCIDENT, VIEW, at
+from tests.ui.samples import CHECKPOINTS, INCIDENT, VIEW, at
 
 
 def said(pieces) -> str:
@@ -37,7 +37,7 @@ def test_a_run_of_which_nothing_is_known_says_so():
     view = RunView("x", at(0), RunState.ALIVE, None, None, None, None, nothing, None)
     assert said(run_sentence(view)).startswith("Nothing has happened yet")
     assert "unknown" in words(head(view))
-    assert "No attempt has been told yet." in words(panels(view, ()))
+    assert "No attempt has been told yet." in words(panels(view, (), ()))
 
 
 def test_an_incident_is_summed_up_with_both_times():
@@ -50,7 +50,7 @@ def test_an_incident_is_summed_up_with_both_times():
 def test_an_open_incident_never_claims_a_time_to_recover():
     opened = replace(INCIDENT, is_open=True, ended_at=None, restarted_at=None, time_to_recover_ns=None)
     assert said(incident_sentence(opened)).startswith("Not over: 3 min 40 s so far.")
-    assert "so far" in words(panels(replace(VIEW, incidents=(opened,)), ()))
+    assert "so far" in words(panels(replace(VIEW, incidents=(opened,)), (), CHECKPOINTS))
 
 
 def test_runs_are_counted():
@@ -59,7 +59,7 @@ def test_runs_are_counted():
 
 
 def test_tables_say_what_happened():
-    shown = words(panels(VIEW, ()))
+    shown = words(panels(VIEW, (), CHECKPOINTS))
     for part in (
         "GPU out of memory",
         "rank 3",
@@ -74,13 +74,13 @@ def test_tables_say_what_happened():
 
 
 def test_what_people_wrote_stays_text():
-    sent = json.loads(encoded([*head(VIEW), *panels(VIEW, ())]))
+    sent = json.loads(encoded([*head(VIEW), *panels(VIEW, (), CHECKPOINTS)]))
     assert "<i>sample</i>" in json.dumps(sent)
-    tags = {node.tag for root in [*head(VIEW), *panels(VIEW, ())] for node in _every(root)}
+    tags = {node.tag for root in [*head(VIEW), *panels(VIEW, (), CHECKPOINTS)] for node in _every(root)}
     assert "script" not in tags
     links = [
         link
-        for root in head(VIEW) + panels(VIEW, ())
+        for root in head(VIEW) + panels(VIEW, (), CHECKPOINTS)
         for node in _every(root)
         for name, link in node.attributes
         if name == "href"

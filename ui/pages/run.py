@@ -9,19 +9,20 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
-from rerail.server.core.view import RunView
+from rerail.server.core.view import Checkpoint, RunView
 from rerail.server.errors import NotFoundError
 from rerail.server.queries import Queries
 from rerail.server.query_results import EmitterRow
 from rerail.ui.address import Address
 from rerail.ui.figures.run_picture import HEIGHT, empty_figure
-from rerail.ui.markup import encoded, island
+from rerail.ui.markup import Markup, encoded, island
 from rerail.ui.pages.run_head import head
 from rerail.ui.pages.run_tables import panels
 from rerail.ui.reading import in_thread
@@ -56,16 +57,17 @@ GRAPH = {
 
 async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
     """The page of one run."""
-    view, emitters, trouble = await in_thread(_read, queries, wanted.name)
+    reading = await in_thread(_read, queries, wanted.name)
+    view = reading.view
     title = view.name or view.run_id
     return html.Div(
         [
             dcc.Store(id="run-id", data=view.run_id),
             dcc.Store(id="run-live"),
             dcc.Store(id="timeline-drawn"),
-            island(head(view, trouble), "run-head"),
+            island(reading.head(), "run-head"),
             _picture(),
-            island(panels(view, emitters), "run-panels"),
+            island(reading.panels(), "run-panels"),
         ],
         id="run-page",
         className="page-body",
@@ -73,9 +75,29 @@ async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
     )
 
 
-def _read(queries: Queries, run_id: str) -> tuple[RunView, Sequence[EmitterRow], str | None]:
-    """The run, who speaks of it, and why its figures stand still, if they do."""
-    return queries.run(run_id), queries.emitters(run_id), queries.run_row(run_id).error
+class _Reading(NamedTuple):
+    """What the page is drawn from."""
+
+    view: RunView
+    emitters: Sequence[EmitterRow]
+    newest_checkpoints: Sequence[Checkpoint]
+    trouble: str | None
+    """Why the figures stand still, if they do."""
+
+    def head(self) -> list[Markup]:
+        return head(self.view, self.trouble)
+
+    def panels(self) -> list[Markup]:
+        return panels(self.view, self.emitters, self.newest_checkpoints)
+
+
+def _read(queries: Queries, run_id: str) -> _Reading:
+    return _Reading(
+        view=queries.run(run_id),
+        emitters=queries.emitters(run_id),
+        newest_checkpoints=queries.newest_checkpoints(run_id),
+        trouble=queries.run_row(run_id).error,
+    )
 
 
 def register(app: Dash, queries: Queries) -> None:
@@ -92,10 +114,10 @@ def register(app: Dash, queries: Queries) -> None:
         if signal is None or run_id is None:
             raise PreventUpdate
         try:
-            view, emitters, trouble = await in_thread(_read, queries, run_id)
+            reading = await in_thread(_read, queries, run_id)
         except NotFoundError as error:
             raise PreventUpdate from error
-        return encoded(head(view, trouble)), encoded(panels(view, emitters))
+        return encoded(reading.head()), encoded(reading.panels())
 
     app.clientside_callback(
         ClientsideFunction("rerail_timeline", "draw"),

@@ -21,14 +21,14 @@ from rerail.ui.pages.quality import quality_panel
 from rerail.ui.pages.run_losses import incidents_panel, phases_panel, recovery_panel, waterfall_panel
 
 
-def panels(view: RunView, emitters: Sequence[EmitterRow]) -> list[Markup]:
+def panels(view: RunView, emitters: Sequence[EmitterRow], newest_checkpoints: Sequence[Checkpoint]) -> list[Markup]:
     """Everything under the picture, in reading order."""
     return [
         html.Div([waterfall_panel(view), phases_panel(view)], className="columns columns-wide-left"),
         incidents_panel(view),
         recovery_panel(view),
         attempts_panel(view),
-        html.Div([checkpoints_panel(view), heartbeats_panel(view)], className="columns"),
+        html.Div([checkpoints_panel(view, newest_checkpoints), heartbeats_panel(view)], className="columns"),
         quality_panel(view, emitters),
     ]
 
@@ -125,10 +125,10 @@ def exit_codes(codes: Sequence[tuple[int, int]]) -> Content:
     )
 
 
-def checkpoints_panel(view: RunView) -> Markup:
+def checkpoints_panel(view: RunView, newest: Sequence[Checkpoint]) -> Markup:
     """What was saved, and how long until it counted."""
     freshness = view.checkpoint
-    if not view.checkpoints:
+    if not freshness.count:
         about = "No checkpoint has been told. What a crash would cost is not known."
         return panel("Checkpoints", html.P(about, className="calm"), "checkpoints")
     heads = (
@@ -140,7 +140,7 @@ def checkpoints_panel(view: RunView) -> Markup:
         Head("size", "number"),
         Head("kind", "wide"),
     )
-    newest_first = sorted(view.checkpoints, key=_checkpoint_order, reverse=True)
+    newest_first = sorted(newest, key=_checkpoint_order, reverse=True)
     rows = [
         _checkpoint_row(checkpoint, checkpoint.checkpoint_id == freshness.newest_durable_id)
         for checkpoint in newest_first
@@ -149,10 +149,10 @@ def checkpoints_panel(view: RunView) -> Markup:
     if freshness.commit_lag_p95_ns is not None:
         name = "p95" if freshness.commit_lag_count >= 20 else f"max of {freshness.commit_lag_count}"
         lag = f" Commit lag {name}: {text.duration(freshness.commit_lag_p95_ns)}."
-    durable = sum(checkpoint.durable_at is not None for checkpoint in view.checkpoints)
-    failed = sum(checkpoint.failed_at is not None for checkpoint in view.checkpoints)
-    lead = f"{text.number(durable)} of {text.number(len(view.checkpoints))} became durable"
-    lead += f", {text.number(failed)} failed." if failed else "."
+    lead = f"{text.number(freshness.durable_count)} of {text.number(freshness.count)} became durable"
+    lead += f", {text.number(freshness.failed_count)} failed." if freshness.failed_count else "."
+    if len(newest) < freshness.count:
+        lead += f" The newest {text.number(len(newest))} are listed."
     return panel(
         "Checkpoints",
         folded(heads, rows, "Checkpoints, newest first"),
