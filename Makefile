@@ -8,7 +8,7 @@ PORT ?= 8050
 # in the environment is never touched.
 TORCH ?= torch==2.13.0
 
-.PHONY: help run test test-fast check types bench install install-run clean
+.PHONY: help run test test-fast explore check types bench install install-run clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -21,6 +21,9 @@ test: install  ## the whole suite: core, store on SQLite and PostgreSQL, intake,
 
 test-fast: install  ## the suite without browser, training and servers: under a minute
 	@$(BIN)/python -m pytest -m "not browser and not slow"
+
+explore: install  ## property tests on new examples, twenty times as many: what it finds becomes a test of its own
+	@RERAIL_EXPLORE=1 $(BIN)/python -m pytest -n 2 $$(grep -rlE '^from hypothesis' tests --include='test_*.py')
 
 check: install types  ## format, lint, types
 	@$(BIN)/ruff format --check .

@@ -30,13 +30,15 @@ def resumed_from(record: AttemptRecord) -> tuple[int, int] | None:
 
 
 def step_path(record: AttemptRecord) -> list[tuple[int, int]]:
-    """`(instant, step)` corners of an attempt's progress since it was last sealed, in order."""
+    """`(instant, step)` corners of an attempt's progress since it was last sealed, in order, none twice in a row."""
     path: list[tuple[int, int]] = []
     resumed = resumed_from(record)
     if resumed is not None and record.sealed_until is None:
         path.append(resumed)
     for block in record.blocks():
-        path.append((block.start, block.first_step - 1))
+        begun = (block.start, block.first_step - 1)
+        if not path or path[-1] != begun:
+            path.append(begun)
         path.append((block.end, block.last_step))
     return path
 
@@ -80,11 +82,11 @@ def rollback_of(
     return Rollback(number, at, high_water_step, to_step, first_pass_ns(before, to_step))
 
 
-def step_points(path: Iterable[tuple[int, int]], attempt: int) -> list[StepPoint]:
-    """An attempt's progress as points of the step sawtooth, repeated corners left out."""
-    points: list[StepPoint] = []
-    for at, step in path:
-        if points and points[-1].at == at and points[-1].step == step:
-            continue
-        points.append(StepPoint(at, step, None, attempt))
-    return points
+def step_points(path: Sequence[tuple[int, int]], attempt: int, before: Sequence[StepPoint] = ()) -> list[StepPoint]:
+    """An attempt's progress as points of the step sawtooth; those of `before` it has in common are the same objects."""
+    same = 0
+    for (at, step), point in zip(path, before, strict=False):
+        if point.at != at or point.step != step:
+            break
+        same += 1
+    return [*before[:same], *(StepPoint(at, step, None, attempt) for at, step in path[same:])]

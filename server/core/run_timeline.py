@@ -61,6 +61,8 @@ class Folded:
     rollback: Rollback | None
     passes_at: int | None
     """Start of its first completed step above the high-water step before it."""
+    points: Sequence[StepPoint] = ()
+    """Of its part that is not sealed."""
     sealed: Sealed | None = None
 
 
@@ -151,7 +153,8 @@ class RunTimeline:
         else:
             result = attempt_pass(record, replace(around, start=sealed.until), sealed.carry, number)
         spans = result.painted.spans
-        points = step_points(step_path(record), number)
+        known = self.folded[number] if number < len(self.folded) else None
+        points = step_points(step_path(record), number, () if known is None else known.points)
         total = Tally()
         gpu_total = Tally()
         stretches = result.painted.stretches
@@ -164,8 +167,8 @@ class RunTimeline:
             gpu_total.add(gpu_tally(spans, capacities))
         self.spans.extend(spans)
         self.step_points.extend(points)
-        known = self.folded[number] if sealed is not None else None
         mark = carry.high_water_step
+        passes_at = known.passes_at if sealed is not None and known is not None else None
         return Folded(
             version=self.version(record),
             around=around,
@@ -178,7 +181,8 @@ class RunTimeline:
             gpu_tally=gpu_total,
             stretches=stretches,
             rollback=rollback_of(number, record, mark, [folded.stretches for folded in reversed(before)]),
-            passes_at=known.passes_at if known is not None and known.passes_at else _passes_at(record, mark),
+            passes_at=passes_at or _passes_at(record, mark),
+            points=points,
             sealed=sealed,
         )
 

@@ -59,6 +59,38 @@ def replacing(connection: Connection, table: Table, names: Sequence[str]):
     return _replacing(connection.dialect.name, table, keys, tuple(name for name in names if name not in keys))
 
 
+# Statements of every batch are built once: building one costs more than running it.
+_runs, _emitter, _held = tables.run.c, tables.emitter.c, tables.held_numbers.c
+_LOCK_RUNS = (
+    select(_runs.run_id, _runs.run, _runs.last_ingest)
+    .where(_runs.run_id.in_(bindparam("keys", expanding=True)))
+    .order_by(_runs.run_id)
+    .with_for_update()
+)
+_HEARD = (
+    update(tables.run)
+    .where(_runs.run_id == bindparam("key"))
+    .values(
+        last_ingest=bindparam("ingest"),
+        accepted=_runs.accepted + bindparam("new"),
+        duplicate=_runs.duplicate + bindparam("again"),
+        last_received_at=bindparam("received"),
+    )
+)
+_EMITTERS = select(tables.emitter).where(
+    tuple_(_emitter.run_id, _emitter.emitter_id).in_(bindparam("keys", expanding=True))
+)
+_CHUNKS = select(tables.held_numbers).where(
+    tuple_(_held.run_id, _held.emitter_id, _held.chunk).in_(bindparam("keys", expanding=True))
+)
+_SEGMENT = insert(tables.fact_segment)
+
+
+@lru_cache(maxsize=2)
+def _if_new(dialect: str):
+    return inserting(dialect, tables.run).on_conflict_do_nothing()
+
+
 _seq, _at, _line = itemgetter(0), itemgetter(1), itemgetter(2)
 
 
@@ -139,7 +171,7 @@ class Appender:
                     if known is not None:
                         known.rejected += 1
         if segments:
-            connection.execute(insert(tables.fact_segment), segments)
+            connection.execute(_SEGMENT, segments)
         self._save_chunks(connection, emitters)
         self._save_emitters(connection, emitters, max((batch.received_at for batch in batches), default=0))
         self._save_runs(connection, run_ids, ingests, totals, batches)
@@ -156,7 +188,7 @@ class Appender:
             return {}
         ordered = sorted(run_ids.items(), key=lambda item: item[1])
         connection.execute(
-            upsert(connection, tables.run).on_conflict_do_nothing(),
+            _if_new(connection.dialect.name),
             [
                 {
                     "run_id": run_id,
@@ -171,12 +203,7 @@ class Appender:
             ],
         )
         ingests = {}
-        for run_id, run, last_ingest in connection.execute(
-            select(tables.run.c.run_id, tables.run.c.run, tables.run.c.last_ingest)
-            .where(tables.run.c.run_id.in_([run_id for _, run_id in ordered]))
-            .order_by(tables.run.c.run_id)
-            .with_for_update()
-        ):
+        for run_id, run, last_ingest in connection.execute(_LOCK_RUNS, {"keys": [run_id for _, run_id in ordered]}):
             if run_ids.get(run) != run_id:
                 raise StoreError(f"run {run!r} and another run of this batch have the same key; rename one of them")
             ingests[run_id] = last_ingest + 1
@@ -206,18 +233,7 @@ class Appender:
         ]
         if not heard:
             return
-        runs = tables.run.c
-        connection.execute(
-            update(tables.run)
-            .where(runs.run_id == bindparam("key"))
-            .values(
-                last_ingest=bindparam("ingest"),
-                accepted=runs.accepted + bindparam("new"),
-                duplicate=runs.duplicate + bindparam("again"),
-                last_received_at=bindparam("received"),
-            ),
-            heard,
-        )
+        connection.execute(_HEARD, heard)
         connection.execute(
             replacing(connection, tables.dirty_run, ("ingest", "due_at")),
             [{"run_id": entry["key"], "ingest": entry["ingest"], "due_at": 0, "claimed_until": 0} for entry in heard],
@@ -234,12 +250,9 @@ class Appender:
             for batch in batches
             for stated in batch.stated
         }
-        columns = tables.emitter.c
         keys = list(emitters)
         for index in range(0, len(keys), 500):
-            for row in connection.execute(
-                select(tables.emitter).where(tuple_(columns.run_id, columns.emitter_id).in_(keys[index : index + 500]))
-            ):
+            for row in connection.execute(_EMITTERS, {"keys": keys[index : index + 500]}):
                 emitter = emitters[row.run_id, row.emitter_id]
                 if emitter.name != row.emitter:
                     raise StoreError(f"emitters {emitter.name!r} and {row.emitter!r} have the same key; rename one")
@@ -263,14 +276,9 @@ class Appender:
                 emitter = emitters[run_ids[stated.run], key_of(stated.emitter)]
                 for chunk in chunks_of(list(map(_seq, stated.facts))):
                     emitter.chunks.setdefault(chunk, HeldNumbers())
-        columns = tables.held_numbers.c
         keys = [(*key, chunk) for key, emitter in emitters.items() for chunk in emitter.chunks]
         for index in range(0, len(keys), 500):
-            for row in connection.execute(
-                select(tables.held_numbers).where(
-                    tuple_(columns.run_id, columns.emitter_id, columns.chunk).in_(keys[index : index + 500])
-                )
-            ):
+            for row in connection.execute(_CHUNKS, {"keys": keys[index : index + 500]}):
                 emitters[row.run_id, row.emitter_id].chunks[row.chunk] = HeldNumbers.from_bytes(row.held)
 
     def _new_facts(self, emitter: _Emitter, stated: Stated, received_at: int) -> Sequence[LoggedFact]:

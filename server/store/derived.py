@@ -14,12 +14,13 @@ Rules
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
-from sqlalchemy import Connection, Engine, bindparam, delete, insert, select, update
+from sqlalchemy import BigInteger, Connection, Engine, Table, bindparam, case, delete, insert, select, update
 
-from rerail.server.core.view import Checkpoint, Incident, RunState, Span, StepPoint
+from rerail.server.core.view import Checkpoint, Incident, RunState
 from rerail.server.query_results import RunRow
 from rerail.server.store import DerivedRun, DueRun, documents, tables
 from rerail.server.store.append import inserting, keepable, key_of, replacing, upsert
@@ -27,40 +28,91 @@ from rerail.server.store.run_rows import row_columns, row_of_view
 
 _REMEMBERED_RUNS = 256
 
+# Statements of every second are built once: building one costs more than running it.
+_dirty, _view = tables.dirty_run.c, tables.run_view.c
+_DUE = (
+    select(_dirty.run_id)
+    .where(_dirty.due_at <= bindparam("now"), _dirty.claimed_until <= bindparam("now"))
+    .order_by(_dirty.due_at, _dirty.run_id)
+    .limit(bindparam("most"))
+    .with_for_update(skip_locked=True)
+)
+_CLAIM = (
+    update(tables.dirty_run)
+    .where(_dirty.run_id.in_(bindparam("due", expanding=True)))
+    .values(claimed_until=bindparam("until"))
+)
+_CLAIMED = select(tables.run.c.run, tables.run.c.last_ingest).where(
+    tables.run.c.run_id.in_(bindparam("due", expanding=True))
+)
+_STORED_VIEW = select(_view.revision, _view.upto_ingest).where(_view.run_id == bindparam("key")).with_for_update()
+_FORGET_IF_SEEN = delete(tables.dirty_run).where(_dirty.run_id == bindparam("key"), _dirty.ingest <= bindparam("upto"))
+_GIVE_BACK = (
+    update(tables.dirty_run)
+    .where(_dirty.run_id == bindparam("key"))
+    .values(
+        due_at=case((_dirty.ingest <= bindparam("upto"), bindparam("later", type_=BigInteger)), else_=0),
+        claimed_until=0,
+    )
+)
+
+
+class _BlockKind:
+    """One kind of items that are kept in blocks, with its statements."""
+
+    def __init__(
+        self, name: str, table: Table, count: str, content: str, reach: Callable[[Sequence], tuple[int, int]]
+    ) -> None:
+        self.name = name
+        """As in `DerivedRun`."""
+        self.insert = insert(table)
+        self.delete = delete(table).where(table.c.run_id == bindparam("key"), table.c.block >= bindparam("first"))
+        self._count, self._content, self._reach = count, content, reach
+
+    def columns(self, part: Sequence) -> dict[str, object]:
+        """Of one block."""
+        start, end = self._reach(part)
+        return {"start_at": start, "end_at": end, self._count: len(part), self._content: documents.document(part)}
+
+
+def _reach_of_saves(part: Sequence[Checkpoint]) -> tuple[int, int]:
+    moments = [at for each in part for at in each.moments] or [0]
+    return min(moments), max(moments)
+
+
+_BLOCK_KINDS = (
+    _BlockKind("spans", tables.span_block, "span_count", "spans", lambda part: (part[0].start, part[-1].end)),
+    _BlockKind("step_points", tables.step_point_block, "point_count", "points", lambda part: (part[0].at, part[-1].at)),
+    _BlockKind("checkpoints", tables.checkpoint_block, "checkpoint_count", "checkpoints", _reach_of_saves),
+)
+
+
+class _Saved(NamedTuple):
+    """What a revision saved of a run, so that the next writes only what differs."""
+
+    revision: int
+    incidents: dict[str, Incident]
+    lengths: dict[str, int]
+    """Of each kind of blocks."""
+
 
 class DerivedWriter:
     """Writes what is derived, for one database."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._incidents: OrderedDict[str, tuple[int, dict[str, Incident]]] = OrderedDict()
+        self._saved: OrderedDict[str, _Saved] = OrderedDict()
 
     # --- the queue ------------------------------------------------------------------------------------------------
 
     def claim_due(self, now: int, limit: int, lease_ns: int) -> tuple[DueRun, ...]:
         """See `Store.claim_due`."""
-        dirty = tables.dirty_run.c
         with self._engine.begin() as connection:
-            due = (
-                connection.execute(
-                    select(dirty.run_id)
-                    .where(dirty.due_at <= now, dirty.claimed_until <= now)
-                    .order_by(dirty.due_at, dirty.run_id)
-                    .limit(limit)
-                    .with_for_update(skip_locked=True)
-                )
-                .scalars()
-                .all()
-            )
+            due = connection.execute(_DUE, {"now": now, "most": limit}).scalars().all()
             if not due:
                 return ()
-            connection.execute(
-                update(tables.dirty_run).where(dirty.run_id.in_(due)).values(claimed_until=now + lease_ns)
-            )
-            found = connection.execute(
-                select(tables.run.c.run, tables.run.c.last_ingest).where(tables.run.c.run_id.in_(due))
-            )
-            return tuple(DueRun(run, last_ingest) for run, last_ingest in found)
+            connection.execute(_CLAIM, {"due": due, "until": now + lease_ns})
+            return tuple(DueRun(run, last_ingest) for run, last_ingest in connection.execute(_CLAIMED, {"due": due}))
 
     def make_all_due(self) -> int:
         """See `Store.make_all_due`."""
@@ -81,17 +133,9 @@ class DerivedWriter:
 
     def _give_back(self, connection: Connection, run_id: int, upto_ingest: int, next_due_at: int | None) -> None:
         """End a claim: gone or due later where everything was seen, due at once where facts came since."""
-        dirty = tables.dirty_run.c
-        seen = (dirty.run_id == run_id) & (dirty.ingest <= upto_ingest)
         if next_due_at is None:
-            connection.execute(delete(tables.dirty_run).where(seen))
-        else:
-            connection.execute(update(tables.dirty_run).where(seen).values(due_at=next_due_at, claimed_until=0))
-        connection.execute(
-            update(tables.dirty_run)
-            .where(dirty.run_id == run_id, dirty.ingest > upto_ingest)
-            .values(due_at=0, claimed_until=0)
-        )
+            connection.execute(_FORGET_IF_SEEN, {"key": run_id, "upto": upto_ingest})
+        connection.execute(_GIVE_BACK, {"key": run_id, "upto": upto_ingest, "later": next_due_at or 0})
 
     # --- views ----------------------------------------------------------------------------------------------------
 
@@ -100,22 +144,21 @@ class DerivedWriter:
         view = derived.view
         run_id = key_of(view.run_id)
         with self._engine.begin() as connection:
-            stored = connection.execute(
-                select(tables.run_view.c.revision, tables.run_view.c.upto_ingest)
-                .where(tables.run_view.c.run_id == run_id)
-                .with_for_update()
-            ).one_or_none()
+            stored = connection.execute(_STORED_VIEW, {"key": run_id}).one_or_none()
             if stored is not None and stored.upto_ingest > derived.upto_ingest:
                 # Another projector saved a newer view: what it wrote is no base for what this one settles next.
                 self._give_back(connection, run_id, derived.upto_ingest, next_due_at)
                 return None
             is_base = stored is not None and stored.revision == derived.base_revision
-            self._save_spans(connection, run_id, derived.spans, derived.settled_spans if is_base else 0)
-            self._save_points(connection, run_id, derived.step_points, derived.settled_step_points if is_base else 0)
-            self._save_checkpoints(
-                connection, run_id, derived.checkpoints, derived.settled_checkpoints if is_base else 0
-            )
-            self._save_incidents(connection, run_id, derived, is_base)
+            before = self._saved.get(view.run_id)
+            if before is not None and (not is_base or before.revision != derived.base_revision):
+                before = None
+            for kind in _BLOCK_KINDS:
+                items = getattr(derived, kind.name)
+                settled = getattr(derived, f"settled_{kind.name}") if is_base else 0
+                length = None if before is None else before.lengths[kind.name]
+                self._save_blocks(connection, run_id, kind, items, settled, length)
+            self._save_incidents(connection, run_id, view.incidents, None if before is None else before.incidents)
             revision = self._next_revision(connection)
             row = row_of_view(view)
             saved = {
@@ -129,10 +172,14 @@ class DerivedWriter:
             }
             connection.execute(replacing(connection, tables.run_view, tables.run_view.c.keys()), saved)
             self._give_back(connection, run_id, derived.upto_ingest, next_due_at)
-        self._incidents[view.run_id] = (revision, {incident.incident_id: incident for incident in view.incidents})
-        self._incidents.move_to_end(view.run_id)
-        if len(self._incidents) > _REMEMBERED_RUNS:
-            self._incidents.popitem(last=False)
+        self._saved[view.run_id] = _Saved(
+            revision,
+            {incident.incident_id: incident for incident in view.incidents},
+            {kind.name: len(getattr(derived, kind.name)) for kind in _BLOCK_KINDS},
+        )
+        self._saved.move_to_end(view.run_id)
+        if len(self._saved) > _REMEMBERED_RUNS:
+            self._saved.popitem(last=False)
         return revision
 
     def save_error(self, run: str, error: str, next_due_at: int) -> None:
@@ -160,54 +207,33 @@ class DerivedWriter:
     def _next_revision(self, connection: Connection) -> int:
         return connection.execute(_counting(connection.dialect.name), {"counter_id": 0, "value": 1}).scalar_one()
 
-    def _save_spans(self, connection: Connection, run_id: int, spans: Sequence[Span], settled: int) -> None:
-        def columns(part: Sequence[Span]) -> dict[str, object]:
-            packed = documents.document(part)
-            return {"start_at": part[0].start, "end_at": part[-1].end, "span_count": len(part), "spans": packed}
-
-        self._replace_tail(connection, tables.span_block, run_id, settled, spans, columns)
-
-    def _save_points(self, connection: Connection, run_id: int, points: Sequence[StepPoint], settled: int) -> None:
-        def columns(part: Sequence[StepPoint]) -> dict[str, object]:
-            packed = documents.document(part)
-            return {"start_at": part[0].at, "end_at": part[-1].at, "point_count": len(part), "points": packed}
-
-        self._replace_tail(connection, tables.step_point_block, run_id, settled, points, columns)
-
-    def _save_checkpoints(
-        self, connection: Connection, run_id: int, checkpoints: Sequence[Checkpoint], settled: int
+    def _save_blocks(
+        self, connection: Connection, run_id: int, kind: _BlockKind, items: Sequence, settled: int, length: int | None
     ) -> None:
-        def columns(part: Sequence[Checkpoint]) -> dict[str, object]:
-            moments = [at for each in part for at in each.moments] or [0]
-            packed = documents.document(part)
-            return {
-                "start_at": min(moments), "end_at": max(moments), "checkpoint_count": len(part), "checkpoints": packed
-            }  # fmt: skip
-
-        self._replace_tail(connection, tables.checkpoint_block, run_id, settled, checkpoints, columns)
-
-    def _replace_tail(self, connection: Connection, table, run_id: int, settled: int, items: Sequence, columns) -> None:
-        """Write the blocks from the first that holds an unsettled item anew."""
+        """Write the blocks from the first that holds an unsettled item anew. `length` items are saved, where known."""
+        if settled == len(items) == length:
+            return
         first = settled // documents.BLOCK_LENGTH
-        connection.execute(delete(table).where(table.c.run_id == run_id, table.c.block >= first))
+        connection.execute(kind.delete, {"key": run_id, "first": first})
         starts = range(first * documents.BLOCK_LENGTH, len(items), documents.BLOCK_LENGTH)
         rows = [
-            {"run_id": run_id, "block": block, **columns(items[start : start + documents.BLOCK_LENGTH])}
+            {"run_id": run_id, "block": block, **kind.columns(items[start : start + documents.BLOCK_LENGTH])}
             for block, start in enumerate(starts, first)
         ]
         if rows:
-            connection.execute(insert(table), rows)
+            connection.execute(kind.insert, rows)
 
-    def _save_incidents(self, connection: Connection, run_id: int, derived: DerivedRun, is_base: bool) -> None:
-        """Write the incidents that differ from those saved with the base revision, take out those that are gone."""
-        revision, saved = self._incidents.get(derived.view.run_id, (None, {}))
-        if not is_base or revision != derived.base_revision:
+    def _save_incidents(
+        self, connection: Connection, run_id: int, incidents: Sequence[Incident], before: dict[str, Incident] | None
+    ) -> None:
+        """Write the incidents that differ from those `before`, take out those that are gone; None rewrites all."""
+        if before is None:
             connection.execute(delete(tables.incident).where(tables.incident.c.run_id == run_id))
-            saved = {}
-        changed = [entry for entry in derived.view.incidents if saved.get(entry.incident_id) != entry]
-        kept = {entry.incident_id for entry in derived.view.incidents}
-        gone = [incident_id for incident_id in saved if incident_id not in kept]
-        stale = gone + [entry.incident_id for entry in changed if entry.incident_id in saved]
+            before = {}
+        changed = [entry for entry in incidents if before.get(entry.incident_id) != entry]
+        kept = {entry.incident_id for entry in incidents}
+        gone = [incident_id for incident_id in before if incident_id not in kept]
+        stale = gone + [entry.incident_id for entry in changed if entry.incident_id in before]
         if stale:
             connection.execute(
                 delete(tables.incident).where(

@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, and_, func, make_url, select, text
+from sqlalchemy import Connection, Engine, and_, bindparam, func, make_url, select, text
 
 from rerail.server.core.facts import Fact
 from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
@@ -26,6 +26,18 @@ from rerail.server.store.append import key_of
 from rerail.server.store.lines import facts_of
 from rerail.server.store.run_rows import SORTABLE, mark_of
 
+# Statements of every second are built once: building one costs more than running it.
+_COUNTED = select(tables.run.c.last_ingest, tables.run.c.duplicate).where(tables.run.c.run_id == bindparam("key"))
+_REJECTED = select(func.coalesce(func.sum(tables.refused_count.c.total), 0)).where(
+    tables.refused_count.c.run_id == bindparam("key")
+)
+_segment = tables.fact_segment.c
+_SEGMENTS = (
+    select(_segment.ingest, _segment.lines)
+    .where(_segment.run_id == bindparam("key"), _segment.ingest > bindparam("after"))
+    .order_by(_segment.ingest, _segment.part)
+)
+
 
 class Reader:
     """Reads of one database."""
@@ -40,24 +52,13 @@ class Reader:
         """See `Store.log`."""
         run_id = key_of(run)
         with self._engine.begin() as connection:
-            known = connection.execute(
-                select(tables.run.c.last_ingest, tables.run.c.duplicate).where(tables.run.c.run_id == run_id)
-            ).one_or_none()
-            rejected = connection.execute(
-                select(func.coalesce(func.sum(tables.refused_count.c.total), 0)).where(
-                    tables.refused_count.c.run_id == run_id
-                )
-            ).scalar_one()
+            known = connection.execute(_COUNTED, {"key": run_id}).one_or_none()
+            rejected = connection.execute(_REJECTED, {"key": run_id}).scalar_one()
             if known is None:
                 return LogSlice((), 0, 0, int(rejected))
-            table = tables.fact_segment.c
             segments = []
             if known.last_ingest > after_ingest:
-                segments = connection.execute(
-                    select(table.ingest, table.lines)
-                    .where(table.run_id == run_id, table.ingest > after_ingest)
-                    .order_by(table.ingest, table.part)
-                ).all()
+                segments = connection.execute(_SEGMENTS, {"key": run_id, "after": after_ingest}).all()
         facts: list[Fact] = []
         for _, commit in groupby(segments, key=itemgetter(0)):
             # In the order of commit, and within one commit in the order of their instants.

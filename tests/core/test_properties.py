@@ -14,7 +14,7 @@ from rerail.server.core.view import RunView
 from tests.story import SECOND, Story
 
 lengths = st.integers(0, 200).map(lambda tenths: tenths / 10)
-few = settings(max_examples=60, deadline=None)
+few = settings(max_examples=settings.default.max_examples * 6 // 10)
 
 
 @st.composite

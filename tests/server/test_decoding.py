@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rerail.server.core import codec, facts
@@ -124,25 +124,21 @@ def same(body: bytes) -> None:
     assert [entry.clock_offset_ns for entry in fast.batch.stated] == [e.clock_offset_ns for e in slow.batch.stated]
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(stated(), max_size=3))
 def test_nearly_facts_fare_the_same_on_both_paths(lines: list[dict[str, object]]) -> None:
     same(body_of(lines))
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(good(), max_size=6))
 def test_facts_fare_the_same_on_both_paths(lines: list[dict[str, object]]) -> None:
     same(body_of(lines))
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(good(), stated().map(lambda line: {**line, "kind": "context"}), stated()), max_size=6))
 def test_contexts_fare_the_same_on_both_paths(lines: list[dict[str, object]]) -> None:
     same(body_of(lines))
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(
         st.one_of(st.binary(max_size=20), st.sampled_from([b"\n", b" \n", b"{}\n", b"[1]\n", b"{", b"null\n"])),
