@@ -1,7 +1,7 @@
 """What all tests share: property tests judge the code, never the speed of the machine.
 
-`make test` takes the same examples every time, so that a red suite is caused by the change at hand; `make explore` takes
-new ones, twenty times as many.
+`make test` takes the same examples every time, so that a red suite is caused by the change at hand; `make explore`
+takes new ones, twenty times as many.
 """
 
 from __future__ import annotations

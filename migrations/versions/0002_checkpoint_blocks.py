@@ -1,4 +1,4 @@
-"""Checkpoints in blocks of their own; every run is derived anew to fill them."""
+"""Checkpoints in blocks of their own, and documents compressed with Zstandard: every run is derived anew."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def upgrade() -> None:
         sa.Column("checkpoints", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("run_id", "block", name=op.f("pk_checkpoint_block")),
     )
-    op.execute("DELETE FROM dirty_run")
+    for derived in ("run_view", "span_block", "step_point_block", "incident", "dirty_run"):
+        op.execute(f"DELETE FROM {derived}")
     op.execute(
         "INSERT INTO dirty_run (run_id, ingest, due_at, claimed_until) SELECT run_id, last_ingest, 0, 0 FROM run"
     )

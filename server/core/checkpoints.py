@@ -116,7 +116,8 @@ class CheckpointShelf:
         """Every checkpoint, by its first stamp. To be read only."""
         self._by_name: dict[str, list[Checkpoint]] = {}
         self._lags: list[int] = []
-        self._durable = self._failed = 0
+        self._durable_steps: list[int] = []
+        self._failed = 0
         self._untouched = 0
 
     def put(self, name: str, checkpoints: Sequence[Checkpoint]) -> None:
@@ -139,7 +140,10 @@ class CheckpointShelf:
             self._by_name[name] = list(checkpoints)
 
     def _count(self, checkpoint: Checkpoint, place: int, change: int) -> None:
-        self._durable += change * (checkpoint.durable_at is not None)
+        if checkpoint.durable_at is not None and change > 0:
+            insort(self._durable_steps, checkpoint.step)
+        elif checkpoint.durable_at is not None:
+            del self._durable_steps[bisect_left(self._durable_steps, checkpoint.step)]
         self._failed += change * (checkpoint.failed_at is not None)
         self._untouched = min(self._untouched, place)
 
@@ -151,6 +155,12 @@ class CheckpointShelf:
     def names(self) -> set[str]:
         """Every name there is a checkpoint under."""
         return set(self._by_name)
+
+    def durable_above(self, step: int) -> list[Checkpoint]:
+        """Durable checkpoints of later steps than this one, by their first stamp."""
+        if not self._durable_steps or self._durable_steps[-1] <= step:
+            return []
+        return [each for each in self.ordered if each.durable_at is not None and each.step > step]
 
     def freshness(self, high_water_step: int | None, as_of: int) -> CheckpointFreshness:
         """What a crash at `as_of` would cost."""
@@ -170,7 +180,7 @@ class CheckpointShelf:
             commit_lag_p95_ns=lag_p95,
             commit_lag_count=len(self._lags),
             count=len(self.ordered),
-            durable_count=self._durable,
+            durable_count=len(self._durable_steps),
             failed_count=self._failed,
         )
         if newest is None:

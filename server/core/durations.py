@@ -40,16 +40,19 @@ class BlockSample:
 class DurationCounts:
     """An exact multiset of durations that answers its median without sorting all of them."""
 
-    __slots__ = ("_buckets", "count", "in_flight_count", "in_flight_ns")
+    __slots__ = ("_buckets", "_median", "count", "in_flight_count", "in_flight_ns")
 
     def __init__(self) -> None:
         self._buckets: dict[int, dict[int, int]] = {}
+        self._median: int | None = None
+        """As far as it was asked for since the last change."""
         self.count = 0
         self.in_flight_ns = 0
         self.in_flight_count = 0
 
     def add(self, sample: BlockSample) -> None:
         """Take a block's durations in."""
+        self._median = None
         for duration in sample.undisturbed:
             bucket = self._buckets.setdefault(duration >> _BUCKET_BITS, {})
             bucket[duration] = bucket.get(duration, 0) + 1
@@ -59,6 +62,7 @@ class DurationCounts:
 
     def remove(self, sample: BlockSample) -> None:
         """Take a block's durations out again."""
+        self._median = None
         for duration in sample.undisturbed:
             key = duration >> _BUCKET_BITS
             bucket = self._buckets[key]
@@ -73,24 +77,28 @@ class DurationCounts:
 
     def median(self) -> int | None:
         """The median duration in ns, of an even number the mean of the middle two; None when there is none."""
-        if not self.count:
-            return None
-        upper = self._nth(self.count // 2)
-        if self.count % 2:
-            return upper
-        return (self._nth(self.count // 2 - 1) + upper) // 2
+        if self.count and self._median is None:
+            lower, upper = self._middle((self.count - 1) // 2, self.count // 2)
+            self._median = (lower + upper) // 2
+        return self._median
 
-    def _nth(self, index: int) -> int:
+    def _middle(self, lower: int, upper: int) -> tuple[int, int]:
+        """The durations at two places of the ascending order that are the same or neighbours."""
+        found: int | None = None
+        passed = 0
         for key in sorted(self._buckets):
             bucket = self._buckets[key]
             inside = sum(bucket.values())
-            if index < inside:
+            if lower < passed + inside:
                 for duration in sorted(bucket):
-                    index -= bucket[duration]
-                    if index < 0:
-                        return duration
-            index -= inside
-        raise IndexError(index)
+                    passed += bucket[duration]
+                    if found is None and lower < passed:
+                        found = duration
+                    if upper < passed:
+                        return duration if found is None else found, duration
+            else:
+                passed += inside
+        raise IndexError(upper)
 
     def slowdown(self) -> float | None:
         """κ; None while no step was taken with a write in flight, or none without."""
@@ -103,10 +111,12 @@ class DurationCounts:
 class AttemptSamples:
     """The samples of one attempt's blocks; only what changed is computed again."""
 
-    __slots__ = ("_signatures", "_was_sealed", "samples")
+    __slots__ = ("_overlays", "_signatures", "_was_sealed", "_windows", "samples")
 
     def __init__(self) -> None:
         self._signatures: list[tuple[object, ...]] = []
+        self._windows: Sequence[Window] = ()
+        self._overlays: Sequence[Claim] = ()
         self._was_sealed = False
         self.samples: list[BlockSample] = []
 
@@ -131,7 +141,8 @@ class AttemptSamples:
         overlay_starts = [claim.start for claim in overlays]
         window_reach = _reach([window.end for window in windows])
         overlay_reach = _reach([claim.end for claim in overlays])
-        for index, block in enumerate(blocks):
+        for index in range(self._first_affected(blocks, windows, overlays), len(blocks)):
+            block = blocks[index]
             near_windows = tuple(
                 window
                 for window in windows[
@@ -161,10 +172,37 @@ class AttemptSamples:
         while len(self.samples) > len(blocks):
             counts.remove(self.samples.pop())
             self._signatures.pop()
+        self._windows, self._overlays = windows, overlays
+
+    def _first_affected(self, blocks: Sequence[StepBlock], windows: Sequence[Window], overlays: Sequence[Claim]) -> int:
+        """The first block that may differ from what was sampled of it: it changed, or something laid over it did."""
+        changes = [
+            first_change
+            for before, after in ((self._windows, windows), (self._overlays, overlays))
+            if (first_change := _first_change(before, after)) is not None
+        ]
+        changed_from = min(changes, default=None)
+        for index, (block, signature) in enumerate(zip(blocks, self._signatures, strict=False)):
+            if signature[:3] != (block.start, block.end, len(block.ends)):
+                return index
+            if changed_from is not None and block.end > changed_from:
+                return index
+        return min(len(blocks), len(self._signatures))
 
     def forget(self, counts: DurationCounts) -> None:
         """Take everything out of `counts` again."""
         self.update((), (), (), counts)
+
+
+def _first_change(before: Sequence[Window | Claim], after: Sequence[Window | Claim]) -> int | None:
+    """The earliest start among what two sequences ordered by start do not have in common; None where they are equal."""
+    for old, new in zip(before, after, strict=False):
+        if old != new:
+            return min(old.start, new.start)
+    if len(before) == len(after):
+        return None
+    longer = before if len(before) > len(after) else after
+    return longer[min(len(before), len(after))].start
 
 
 def _reach(ends: list[int]) -> list[int]:

@@ -141,7 +141,7 @@ class RunFold:
                 for source, since, until, reason in sorted(wide.blind, key=lambda entry: (entry[1], entry[0]))
             ),
             contradictions=grouped(
-                [*suspicions, *self._suspicions(records), *unearned_checkpoints(shelf.ordered, high_water_step)]
+                [*suspicions, *self._suspicions(records), *unearned_checkpoints(shelf, high_water_step)]
             ),
             notes=footing(
                 records, metadata.world_size, bool(shelf.ordered), current_step is not None, wide.speaks_for_ranks

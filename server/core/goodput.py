@@ -97,8 +97,15 @@ class Capacities:
         self._starts: list[int] = []
         self._numbers: list[int] = []
         for at, gpus in sorted(told):
+            if self._numbers and self._numbers[-1] == gpus:
+                continue
             self._starts.append(at)
             self._numbers.append(gpus)
+
+    @property
+    def only(self) -> int | None:
+        """The number of GPUs where it never changed."""
+        return self._numbers[0] if len(self._numbers) == 1 else None
 
     @property
     def is_known(self) -> bool:
@@ -130,6 +137,11 @@ class Capacities:
 def gpu_tally(spans: Iterable[Span], capacities: Capacities) -> Tally:
     """The same sums weighted by the GPUs held: every length is GPU·ns."""
     total = Tally()
+    only = capacities.only
+    if only is not None:
+        for span in spans:
+            total.count(span.phase, span.kind, (span.end - span.start) * only)
+        return total
     for span in spans:
         for length, gpus in capacities.between(span.start, span.end):
             total.count(span.phase, span.kind, length * gpus)

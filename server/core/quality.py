@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rerail.server.core.attempt_record import AttemptRecord
-from rerail.server.core.view import Checkpoint, Contradiction
+from rerail.server.core.checkpoints import CheckpointShelf
+from rerail.server.core.view import Contradiction
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +76,13 @@ def suspicions_of(number: int, record: AttemptRecord) -> list[Suspicion]:
     return found
 
 
-def unearned_checkpoints(checkpoints: Iterable[Checkpoint], high_water_step: int | None) -> list[Suspicion]:
+def unearned_checkpoints(shelf: CheckpointShelf, high_water_step: int | None) -> list[Suspicion]:
     """Checkpoints of steps that were never completed, as far as told."""
     if high_water_step is None:
         return []
     return [
-        Suspicion("a checkpoint holds a step that was never completed", f"step {each.step}", each.durable_at)
-        for each in checkpoints
-        if each.durable_at is not None and each.step > high_water_step
+        Suspicion("a checkpoint holds a step that was never completed", f"step {each.step}", each.durable_at or 0)
+        for each in shelf.durable_above(high_water_step)
     ]
 
 

@@ -28,6 +28,9 @@ from rerail.server.core.view import Account, Rollback, Span, SpanKind, StepPoint
 OPEN_BLOCKS = 128
 """Blocks of steps at the end of an attempt that stay open: facts that come late by less than that cost little."""
 
+SEALED_AT_ONCE = 32
+"""Sealing costs about as much as folding what is open: not at every block."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
@@ -198,7 +201,9 @@ class RunTimeline:
         number = len(records) - 1
         record, around, folded = records[number], surroundings[number], self.folded[number]
         blocks = record.blocks()
-        if around.is_interrupted or around.is_over or len(blocks) < 2 * OPEN_BLOCKS or around.end < blocks[-1].end:
+        if around.is_interrupted or around.is_over or len(blocks) < OPEN_BLOCKS + SEALED_AT_ONCE:
+            return None
+        if around.end < blocks[-1].end:
             return None
         cut = len(blocks) - OPEN_BLOCKS
         until, last_step = blocks[cut].start, blocks[cut - 1].last_step
@@ -214,7 +219,7 @@ class RunTimeline:
             # Only whole spans are sealed: cutting one in two would make the timeline depend on when it was sealed.
             until = of_attempt[len(past)].start
             cut = bisect_left([block.start for block in blocks], until)
-            if cut <= OPEN_BLOCKS // 2 or cut >= len(blocks) or blocks[cut].start != until:
+            if cut <= SEALED_AT_ONCE // 2 or cut >= len(blocks) or blocks[cut].start != until:
                 return None
             last_step = blocks[cut - 1].last_step
         points_start = sum(each.point_count for each in self.folded[:number])

@@ -219,15 +219,29 @@ def paint(claims: Iterable[Claim], start: int, end: int, attempt: int | None, mo
             at = painter.until(active, at, claim.start)
         heapq.heappush(active, (PRECEDENCE[claim.phase], -claim.end, index, claim))
     painter.until(active, at, end)
-    return Painted(tuple(painter.spans), tuple(painter.stretches))
+    return painter.painted()
+
+
+@dataclass(slots=True)
+class _Brush:
+    """A span that may still grow."""
+
+    start: int
+    end: int
+    phase: Phase
+    kind: SpanKind
+    name: str | None
+    first: int | None
+    last: int | None
 
 
 class _Painter:
     """Emits spans from left to right; the claim on top of the heap is the one that wins."""
 
     def __init__(self, attempt: int | None, modes: Sequence[Mode], end: int) -> None:
-        self.spans: list[Span] = []
-        self.stretches: list[TrainingStretch] = []
+        self._spans: list[Span] = []
+        self._stretches: list[TrainingStretch] = []
+        self._brush: _Brush | None = None
         self._attempt = attempt
         self._modes = modes
         self._mode = 0
@@ -269,17 +283,30 @@ class _Painter:
                 first, last = claim.block.steps_between(start, end)
                 if phase is Phase.TRAINING:
                     self._stretch(claim.block, start, end)
-        spans = self.spans
-        if spans:
-            previous = spans[-1]
-            if previous.phase is phase and previous.kind is kind and previous.name == name:
-                first = previous.first_step if previous.first_step is not None else first
-                spans[-1] = Span(previous.start, end, phase, kind, self._attempt, name, first, last)
+        brush = self._brush
+        if brush is not None:
+            if brush.phase is phase and brush.kind is kind and brush.name == name:
+                brush.end, brush.last = end, last
+                if brush.first is None:
+                    brush.first = first
                 return
-        spans.append(Span(start, end, phase, kind, self._attempt, name, first, last))
+            self._lift(brush)
+        self._brush = _Brush(start, end, phase, kind, name, first, last)
+
+    def _lift(self, brush: _Brush) -> None:
+        self._spans.append(
+            Span(brush.start, brush.end, brush.phase, brush.kind, self._attempt, brush.name, brush.first, brush.last)
+        )
+
+    def painted(self) -> Painted:
+        """Everything that was emitted."""
+        if self._brush is not None:
+            self._lift(self._brush)
+            self._brush = None
+        return Painted(tuple(self._spans), tuple(self._stretches))
 
     def _stretch(self, block: StepBlock, start: int, end: int) -> None:
-        stretches = self.stretches
+        stretches = self._stretches
         if stretches and stretches[-1].block is block and stretches[-1].end == start:
             stretches[-1] = TrainingStretch(block, stretches[-1].start, end)
             return

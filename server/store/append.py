@@ -61,12 +61,6 @@ def replacing(connection: Connection, table: Table, names: Sequence[str]):
 
 # Statements of every batch are built once: building one costs more than running it.
 _runs, _emitter, _held = tables.run.c, tables.emitter.c, tables.held_numbers.c
-_LOCK_RUNS = (
-    select(_runs.run_id, _runs.run, _runs.last_ingest)
-    .where(_runs.run_id.in_(bindparam("keys", expanding=True)))
-    .order_by(_runs.run_id)
-    .with_for_update()
-)
 _HEARD = (
     update(tables.run)
     .where(_runs.run_id == bindparam("key"))
@@ -87,8 +81,13 @@ _SEGMENT = insert(tables.fact_segment)
 
 
 @lru_cache(maxsize=2)
-def _if_new(dialect: str):
-    return inserting(dialect, tables.run).on_conflict_do_nothing()
+def _lock_runs(dialect: str):
+    """Make the rows of runs that are new; lock and give back all of them."""
+    return (
+        inserting(dialect, tables.run)
+        .on_conflict_do_update(index_elements=["run_id"], set_={"last_ingest": _runs.last_ingest})
+        .returning(_runs.run_id, _runs.run, _runs.last_ingest)
+    )
 
 
 _seq, _at, _line = itemgetter(0), itemgetter(1), itemgetter(2)
@@ -187,8 +186,8 @@ class Appender:
         if not run_ids:
             return {}
         ordered = sorted(run_ids.items(), key=lambda item: item[1])
-        connection.execute(
-            _if_new(connection.dialect.name),
+        locked = connection.execute(
+            _lock_runs(connection.dialect.name),
             [
                 {
                     "run_id": run_id,
@@ -203,7 +202,7 @@ class Appender:
             ],
         )
         ingests = {}
-        for run_id, run, last_ingest in connection.execute(_LOCK_RUNS, {"keys": [run_id for _, run_id in ordered]}):
+        for run_id, run, last_ingest in locked:
             if run_ids.get(run) != run_id:
                 raise StoreError(f"run {run!r} and another run of this batch have the same key; rename one of them")
             ingests[run_id] = last_ingest + 1

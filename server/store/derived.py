@@ -31,19 +31,17 @@ _REMEMBERED_RUNS = 256
 # Statements of every second are built once: building one costs more than running it.
 _dirty, _view = tables.dirty_run.c, tables.run_view.c
 _DUE = (
-    select(_dirty.run_id)
+    select(_dirty.run_id, tables.run.c.run, tables.run.c.last_ingest)
+    .join(tables.run, tables.run.c.run_id == _dirty.run_id)
     .where(_dirty.due_at <= bindparam("now"), _dirty.claimed_until <= bindparam("now"))
     .order_by(_dirty.due_at, _dirty.run_id)
     .limit(bindparam("most"))
-    .with_for_update(skip_locked=True)
+    .with_for_update(skip_locked=True, of=tables.dirty_run)
 )
 _CLAIM = (
     update(tables.dirty_run)
     .where(_dirty.run_id.in_(bindparam("due", expanding=True)))
     .values(claimed_until=bindparam("until"))
-)
-_CLAIMED = select(tables.run.c.run, tables.run.c.last_ingest).where(
-    tables.run.c.run_id.in_(bindparam("due", expanding=True))
 )
 _STORED_VIEW = select(_view.revision, _view.upto_ingest).where(_view.run_id == bindparam("key")).with_for_update()
 _FORGET_IF_SEEN = delete(tables.dirty_run).where(_dirty.run_id == bindparam("key"), _dirty.ingest <= bindparam("upto"))
@@ -65,7 +63,7 @@ class _BlockKind:
     ) -> None:
         self.name = name
         """As in `DerivedRun`."""
-        self.insert = insert(table)
+        self.table, self.columns_written = table, (count, content, "start_at", "end_at")
         self.delete = delete(table).where(table.c.run_id == bindparam("key"), table.c.block >= bindparam("first"))
         self._count, self._content, self._reach = count, content, reach
 
@@ -108,11 +106,10 @@ class DerivedWriter:
     def claim_due(self, now: int, limit: int, lease_ns: int) -> tuple[DueRun, ...]:
         """See `Store.claim_due`."""
         with self._engine.begin() as connection:
-            due = connection.execute(_DUE, {"now": now, "most": limit}).scalars().all()
-            if not due:
-                return ()
-            connection.execute(_CLAIM, {"due": due, "until": now + lease_ns})
-            return tuple(DueRun(run, last_ingest) for run, last_ingest in connection.execute(_CLAIMED, {"due": due}))
+            due = connection.execute(_DUE, {"now": now, "most": limit}).all()
+            if due:
+                connection.execute(_CLAIM, {"due": [row.run_id for row in due], "until": now + lease_ns})
+            return tuple(DueRun(row.run, row.last_ingest) for row in due)
 
     def make_all_due(self) -> int:
         """See `Store.make_all_due`."""
@@ -214,14 +211,16 @@ class DerivedWriter:
         if settled == len(items) == length:
             return
         first = settled // documents.BLOCK_LENGTH
-        connection.execute(kind.delete, {"key": run_id, "first": first})
+        if length is None or length > len(items):
+            # Blocks that there are none of any more.
+            connection.execute(kind.delete, {"key": run_id, "first": first})
         starts = range(first * documents.BLOCK_LENGTH, len(items), documents.BLOCK_LENGTH)
         rows = [
             {"run_id": run_id, "block": block, **kind.columns(items[start : start + documents.BLOCK_LENGTH])}
             for block, start in enumerate(starts, first)
         ]
         if rows:
-            connection.execute(kind.insert, rows)
+            connection.execute(replacing(connection, kind.table, kind.columns_written), rows)
 
     def _save_incidents(
         self, connection: Connection, run_id: int, incidents: Sequence[Incident], before: dict[str, Incident] | None

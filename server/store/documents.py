@@ -8,7 +8,6 @@ Rules
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -18,8 +17,8 @@ import zstandard
 from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
 from rerail.server.query_results import RunRow
 
-BLOCK_LENGTH = 512
-"""Spans, step points or checkpoints in one block."""
+BLOCK_LENGTH = 128
+"""Spans, step points or checkpoints in one block: the last of them is written again at every step."""
 
 Document = TypeVar("Document")
 
@@ -42,9 +41,9 @@ def unpack_lines(packed: bytes) -> bytes:
 
 def document(value: object) -> bytes:
     """A result, or a block of them, as compressed JSON."""
-    return zlib.compress(_encoder.encode(value), 1)
+    return zstandard.ZstdCompressor(level=1).compress(_encoder.encode(value))
 
 
 def read_document(kind: type[Document], packed: bytes) -> Document:
     """What is in a document of one of the kinds above. Raises ValueError where it is of another shape."""
-    return _decoders[kind].decode(zlib.decompress(packed))
+    return _decoders[kind].decode(zstandard.ZstdDecompressor().decompress(packed))

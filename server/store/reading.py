@@ -27,10 +27,12 @@ from rerail.server.store.lines import facts_of
 from rerail.server.store.run_rows import SORTABLE, mark_of
 
 # Statements of every second are built once: building one costs more than running it.
-_COUNTED = select(tables.run.c.last_ingest, tables.run.c.duplicate).where(tables.run.c.run_id == bindparam("key"))
 _REJECTED = select(func.coalesce(func.sum(tables.refused_count.c.total), 0)).where(
     tables.refused_count.c.run_id == bindparam("key")
 )
+_COUNTED = select(
+    tables.run.c.last_ingest, tables.run.c.duplicate, _REJECTED.scalar_subquery().label("rejected")
+).where(tables.run.c.run_id == bindparam("key"))
 _segment = tables.fact_segment.c
 _SEGMENTS = (
     select(_segment.ingest, _segment.lines)
@@ -53,9 +55,8 @@ class Reader:
         run_id = key_of(run)
         with self._engine.begin() as connection:
             known = connection.execute(_COUNTED, {"key": run_id}).one_or_none()
-            rejected = connection.execute(_REJECTED, {"key": run_id}).scalar_one()
             if known is None:
-                return LogSlice((), 0, 0, int(rejected))
+                return LogSlice((), 0, 0, int(connection.execute(_REJECTED, {"key": run_id}).scalar_one()))
             segments = []
             if known.last_ingest > after_ingest:
                 segments = connection.execute(_SEGMENTS, {"key": run_id, "after": after_ingest}).all()
@@ -65,7 +66,7 @@ class Reader:
             together = [fact for _, packed in commit for fact in facts_of(documents.unpack_lines(packed))]
             together.sort(key=lambda fact: (fact.at, fact.emitter, fact.seq))
             facts += together
-        return LogSlice(tuple(facts), known.last_ingest, known.duplicate, int(rejected))
+        return LogSlice(tuple(facts), known.last_ingest, known.duplicate, int(known.rejected))
 
     # --- views ----------------------------------------------------------------------------------------------------
 
