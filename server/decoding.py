@@ -57,27 +57,36 @@ class _Decoding:
         self._defaults_text = b""
         self._stated: dict[tuple[str, str], Stated] = {}
         self._refused: list[RefusedLine] = []
-        self._printable: set[str] = set()
         self._lines: list[bytes] | None = None
 
     def decode(self) -> Decoded:
-        body = self._body
         lines = self._all_lines()
-        if b'"context"' not in body:
-            quick = quick_lines(body)
-            if quick is not None and len(quick) == len(lines):
-                for index in self._take_all(quick, lines):
-                    self._decode_by_codec(index + 1, lines[index])
-                return self._result(len(lines))
-        for index, raw in enumerate(lines):
-            stripped = raw.strip()
+        first = 0
+        if b'"context"' in self._body:
+            for index, line in enumerate(lines):
+                if b'"context"' in line:
+                    self._decode_stretch(lines[first:index], first + 1)
+                    self._decode_by_codec(index + 1, line)
+                    first = index + 1
+        self._decode_stretch(lines[first:] if first else lines, first + 1)
+        return self._result(len(lines))
+
+    def _decode_stretch(self, lines: Sequence[bytes], number: int) -> None:
+        """Lines under one context, all at once where they are as they should be, else one by one."""
+        whole = [self._with_defaults(line.strip()) for line in lines] if self._defaults_text else lines
+        quick = quick_lines(self._body if whole is self._lines else b"\n".join(whole))
+        if quick is not None and len(quick) == len(lines):
+            for index in self._take_all(quick, whole):
+                self._decode_by_codec(number + index, lines[index])
+            return
+        for index, line in enumerate(lines):
+            stripped = line.strip()
             if not stripped:
                 continue
-            whole = self._with_defaults(stripped)
-            line = quick_line(whole)
-            if line is None or not self._take(line, whole):
-                self._decode_by_codec(index + 1, raw)
-        return self._result(len(lines))
+            with_defaults = self._with_defaults(stripped)
+            judged = quick_line(with_defaults)
+            if judged is None or self._take_all((judged,), (with_defaults,)):
+                self._decode_by_codec(number + index, line)
 
     def decode_slowly(self) -> Decoded:
         lines = self._all_lines()
@@ -108,21 +117,29 @@ class _Decoding:
     def _take_all(self, quick: Sequence[Line], lines: Sequence[bytes]) -> list[int]:
         """Keep the lines that need no judgement; the indexes of the others. One loop: here intake spends its time."""
         left: list[int] = []
-        latest, printable, stated_by, sound = self._latest, self._printable, self._stated, SOUND
-        emitters: dict[str, dict[str, list[LoggedFact]]] = {}
+        latest, stated_by, sound = self._latest, self._stated, SOUND
+        # Most lines repeat the names of the line before: to compare is cheaper than to look up.
+        run = job = node = None
+        emitters: dict[str, list[LoggedFact]] = {}
         for index, line in enumerate(quick):
-            at, job, node = line.at, line.job, line.node
-            if (
-                at > latest
-                or (job is not None and job not in printable and not self._is_printable(job))
-                or (node is not None and node not in printable and not self._is_printable(node))
-                or not sound[type(line)](line)
-            ):
+            at = line.at
+            if line.job != job:
+                if line.job is not None and not line.job.isprintable():
+                    left.append(index)
+                    continue
+                job = line.job
+            if line.node != node:
+                if line.node is not None and not line.node.isprintable():
+                    left.append(index)
+                    continue
+                node = line.node
+            if at > latest or not sound[type(line)](line):
                 left.append(index)
                 continue
-            try:
-                facts = emitters[line.run][line.emitter]
-            except KeyError:
+            if line.run != run:
+                run, emitters = line.run, {}
+            facts = emitters.get(line.emitter)
+            if facts is None:
                 key = (line.run, line.emitter)
                 # A name of nothing but dots and blanks is left to the codec, which refuses some of them.
                 if not (key[0].isprintable() and key[1].isprintable() and key[0].strip(". ")):
@@ -131,19 +148,9 @@ class _Decoding:
                 stated = stated_by.get(key)
                 if stated is None:
                     stated = stated_by[key] = Stated(*key)
-                facts = emitters.setdefault(key[0], {})[key[1]] = stated.facts
+                facts = emitters[key[1]] = stated.facts
             facts.append(_new(LoggedFact, (line.seq, at, lines[index])))
         return left
-
-    def _take(self, line: Line, raw: bytes) -> bool:
-        """Keep a line that needs no judgement. False where the codec must judge."""
-        return not self._take_all((line,), (raw,))
-
-    def _is_printable(self, name: str) -> bool:
-        if not name.isprintable():
-            return False
-        self._printable.add(name)
-        return True
 
     # --- the codec -------------------------------------------------------------------------------------------------
 

@@ -37,7 +37,10 @@ Instant = Annotated[int, Meta(ge=EARLIEST_INSTANT, le=LATEST_INSTANT)]
 Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
 ShortText = Annotated[str, Meta(max_length=LONGEST_NAME)]
 LongText = Annotated[str, Meta(max_length=LONGEST_TEXT)]
-Durations = Annotated[list[Count], Meta(min_length=1, max_length=MOST_STEPS)]
+QUICK_STEPS, QUICK_STEP_US = 2_000, 10**11
+"""So many steps of at most 28 hours, begun six years before the last instant there is, need no sum to be judged."""
+Durations = Annotated[list[Annotated[int, Meta(ge=0, le=QUICK_STEP_US)]], Meta(min_length=1, max_length=QUICK_STEPS)]
+EarlyStart = Annotated[int, Meta(ge=EARLIEST_INSTANT, le=LATEST_INSTANT - 1000 * QUICK_STEPS * QUICK_STEP_US)]
 StatedPhase = Literal[tuple(phase.value for phase in STATED_PHASES)]  # type: ignore[valid-type]
 
 
@@ -60,7 +63,7 @@ class Line(Struct, forbid_unknown_fields=True, tag_field="kind", kw_only=True, g
 
 class StepsLine(Line, tag="steps"):
     first_step: Step
-    start: Instant
+    start: EarlyStart
     durations_us: Durations
     count: Annotated[int, Meta(ge=1, le=MOST_STEPS)] | None = None
 
@@ -184,8 +187,7 @@ def quick_line(line: bytes) -> Line | None:
 
 
 def _steps(line: StepsLine) -> bool:
-    durations = line.durations_us
-    return line.start + 1000 * sum(durations) <= LATEST_INSTANT and (line.count is None or len(durations) == 1)
+    return line.count is None or len(line.durations_us) == 1
 
 
 def _ordered(line: HeartbeatsLine) -> bool:
