@@ -9,7 +9,7 @@ Rules
   never a recovery mark. Where a rank ended well, the time until its process was gone is `overhead:teardown`;
   after an error that time belongs to the fault.
 - A ring is removed when its process is gone and everything in it is in the spool.
-- A source that is down is `blind` from the first failure to the next success.
+- A source that is down is `blind` from the first failure to the next success; so is a rank without a ring.
 - The clock of a node is told (`clock`) for every emitter on it, and only when it is off by clearly more than the
   measurement can be.
 """
@@ -20,16 +20,18 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from rerail.collectors.blindness import Blindness
 from rerail.collectors.outlet import ClockReading, Outlet
 from rerail.collectors.ring import CLOSED_BY_ERROR, RingReader, process_namespace, process_started
 from rerail.collectors.ring_facts import CLOCK, SEQUENCES_PER_SLOT, RingFacts, RingPlace
 from rerail.collectors.sender import Sender
 from rerail.collectors.source import Source, SourceDown
 from rerail.collectors.spool import MOST_BYTES, Spool, SpoolFull
+from rerail.collectors.unheard import SOURCE, unheard_in
 from rerail.server.core.facts import Blind, Clock, Evidence, Fact, Phase, PhaseSpan
 
 log = logging.getLogger("rerail.agent")
@@ -82,9 +84,9 @@ class Agent:
         self.emitter = f"agent/{node[:150]}/{self.spool.mark}"
         self._sources = list(sources)
         self._rings: dict[Path, _Ring] = {}
-        self._unreadable: set[Path] = set()
-        self._blind_since: dict[str, int] = {}
+        self._unreadable: dict[Path, str] = {}
         self._full_since: int | None = None
+        self._blindness = Blindness(self.spool, self._say_blind)
         self._clock: ClockReading | None = None
         self._namespace = process_namespace()
         self._last_run = run
@@ -121,6 +123,7 @@ class Agent:
         try:
             for path in sorted(self._rings_directory.glob("*.ring")):
                 self._look_at_ring(path)
+            self._look_for_unheard()
             for source in self._sources:
                 self._look_at_source(source)
         except SpoolFull as error:
@@ -182,7 +185,9 @@ class Agent:
     def _opened(self, path: Path) -> _Ring | None:
         if path in self._rings:
             return self._rings[path]
+        source = f"ring {path.name}"
         if path in self._unreadable:
+            self._blindness.cannot_see(source, self._unreadable[path])
             return None
         try:
             facts = RingFacts(RingReader(path))
@@ -190,8 +195,8 @@ class Agent:
             return None
         except (OSError, ValueError, KeyError) as error:
             log.warning("%s is not a ring that can be read: %s", path, error)
-            self._unreadable.add(path)
-            self._say_blind("recorder", time.time_ns(), None, f"{path.name} cannot be read: {error}")
+            self._unreadable[path] = f"it cannot be read: {error}"
+            self._blindness.cannot_see(source, self._unreadable[path])
             return None
         ring = _Ring(facts)
         told = self.spool.cursor(f"ring {path.name}")
@@ -248,7 +253,17 @@ class Agent:
             self.spool.forget(f"ring {path.name}")
         except OSError as error:
             log.warning("%s cannot be removed: %s", path, error)
-            self._unreadable.add(path)
+            self._unreadable[path] = f"it cannot be removed: {error}"
+
+    def _look_for_unheard(self) -> None:
+        """Ranks that could not make a ring leave a file that says so; it goes when they are heard."""
+        unheard = unheard_in(self._rings_directory)
+        for source in self._blindness.sources():
+            if source.startswith(SOURCE) and source not in unheard:
+                self._blindness.sees(source)
+        for source, (since, reason) in unheard.items():
+            if self._blindness.cannot_see(source, reason, since):
+                log.warning("nothing is heard of the %s: %s", source, reason)
 
     # --- sources ---------------------------------------------------------------------------------------------------
 
@@ -257,14 +272,10 @@ class Agent:
         try:
             polled = source.poll(self.spool.cursor(name))
         except SourceDown as error:
-            if source.name not in self._blind_since:
-                self._blind_since[source.name] = since = time.time_ns()
+            if self._blindness.cannot_see(source.name, str(error)):
                 log.warning("%s cannot see: %s", source.name, error)
-                self._say_blind(source.name, since, None, str(error))
             return
-        since_told = self._blind_since.pop(source.name, None)
-        if since_told is not None:
-            self._say_blind(source.name, since_told, time.time_ns(), None)
+        self._blindness.sees(source.name)
         if polled.facts or polled.cursor != self.spool.cursor(name):
             self.spool.store(polled.facts, {name: polled.cursor})
         if polled.facts:
@@ -277,16 +288,20 @@ class Agent:
         seq, self._seq = self._seq, self._seq + 1
         return {"run": self._last_run, "emitter": self.emitter, "seq": seq, "at": at, "node": self.node}
 
-    def _say_blind(self, source: str, since: int, until: int | None, reason: str | None) -> None:
-        """State that something could not be seen, where it is known which run that concerns."""
+    def _say_blind(
+        self, source: str, since: int, until: int | None, reason: str | None, cursors: Mapping[str, str] | None = None
+    ) -> bool:
+        """State that something could not be seen; False where no run is known that it concerns, or no room left."""
         if not self._last_run:
-            return
+            return False
         common = self._common(time.time_ns())
         try:
             fact = Blind(**common, source=source[:200], since=since, until=until, reason=reason)  # type: ignore[arg-type]
-            self.spool.store([fact], {"agent seq": str(self._seq)})
+            self.spool.store([fact], {"agent seq": str(self._seq), **(cursors or {})})
         except SpoolFull as error:
             log.warning("what the agent had to say could not be kept: %s", error)
+            return False
+        return True
 
     def _take_clock(self, reading: ClockReading) -> None:
         """Keep the best of the recent readings: the quickest exchange is the most exact."""

@@ -19,6 +19,8 @@ Rules
 - A step begins when the one before it ended, so that no time is lost between two steps. Phases lie over steps, and the
   accounting subtracts them. The first step begins at `ready()`; without it, bring-up lasts until the first step ended.
 - Durations come from the monotonic clock, instants from that clock and one reading of the wall clock at the start.
+- A disk that is full when the ring is made costs what is recorded until it has room again: it is tried anew, the agent
+  hears of it by a file without content (`unheard.py`), and what was lost is counted.
 - A child made by fork records nothing: two writers would tear the ring.
 - No lock: threads and signal handlers may call everything.
 - `saving` and `capturing` state the phase on every rank and the moments of the checkpoint on rank 0 only: a checkpoint
@@ -27,15 +29,18 @@ Rules
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
+import threading
 import time
 import traceback
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -53,6 +58,7 @@ from rerail.collectors.ring import (
     process_started,
     tag,
 )
+from rerail.collectors.unheard import Unheard
 
 _now = time.monotonic_ns
 _pack_step = STEP_SLOT.pack_into
@@ -66,6 +72,12 @@ BEAT_PHASES = (
 """Phases a heartbeat can be counted under; the code in the ring is the place in this table."""
 
 BEAT_FOLD_NS = 5_000_000_000
+
+OPEN_AGAIN_NS = 30_000_000_000
+"""Where no ring could be made, it is tried again this often."""
+
+SMALL_RING = 64 * 1024
+"""A ring of this size is tried where the disk has no room for a whole one: about a thousand records."""
 
 MOST_RINGS = 512
 """Rings that may wait in one directory. Where no agent ever comes to empty them, a disk must not fill up."""
@@ -116,27 +128,45 @@ class Recorder:
         self._has_failed = False
         self._process = os.getpid()
         self._armed_us = 0
+        self._bring_up = ""
+        self._opening: Callable[[bool], None] | None = None
+        self._opening_lock = threading.Lock()
+        self._open_again_at = 0
+        self._unheard: Unheard | None = None
         self.emitter = ""
         self.is_first_rank = False
         try:
             who, where = who or identity(), where or settings()
             who = who if run is None else replace(who, run=run[:200])
             where = where if directory is None else replace(where, directory=Path(directory))
-            self._open(who, where, config or {}, versions or {})
+            self._mark = uuid.uuid4().hex[:12]
+            self._rank = "x" if who.rank is None else str(who.rank)
+            self.emitter = f"rank/{who.node[:120]}/{self._rank}/{self._mark}"
+            self.is_first_rank = who.rank in (0, None)
+            if where.switched_off:
+                return
+            self._opening = partial(self._open, who, where, config or {}, versions or {})
+            self._opening(False)
         except Exception as error:
             self._lost += 1
             log.warning("rerail records nothing of this process: %s: %s", type(error).__name__, error)
+            self._open_again_at = _now() + OPEN_AGAIN_NS
+            with suppress(Exception):
+                assert where is not None
+                self._unheard = Unheard(where.directory / "rings", self._rank, self._mark, str(error))
 
-    def _open(self, who: Identity, where: Settings, config: Mapping[str, object], versions: Mapping[str, str]) -> None:
+    def _open(
+        self,
+        who: Identity,
+        where: Settings,
+        config: Mapping[str, object],
+        versions: Mapping[str, str],
+        is_late: bool,
+    ) -> None:
+        """Make the ring and say who this is. Late: what went on before was not seen, so nothing is said of it."""
         self._monotonic_anchor = _now()
         self._wall_anchor = time.time_ns()
         self._last_beat = self._monotonic_anchor
-        mark = uuid.uuid4().hex[:12]
-        rank = "x" if who.rank is None else str(who.rank)
-        self.emitter = f"rank/{who.node[:120]}/{rank}/{mark}"
-        self.is_first_rank = who.rank in (0, None)
-        if where.switched_off:
-            return
         rings = where.directory / "rings"
         rings.mkdir(parents=True, exist_ok=True, mode=0o700)
         if len(os.listdir(rings)) >= MOST_RINGS:
@@ -148,12 +178,7 @@ class Recorder:
             "beat_fold_ns": BEAT_FOLD_NS,
             "namespace": process_namespace(),
         }
-        ring = RingWriter(
-            rings / f"rank{rank}-{os.getpid()}-{mark}.ring",
-            where.ring_bytes,
-            (self._wall_anchor, self._monotonic_anchor),
-            about,
-        )
+        ring = self._new_ring(rings / f"rank{self._rank}-{os.getpid()}-{self._mark}.ring", where.ring_bytes, about)
         self._ring, self._buffer, self._take, self._mask = ring, ring.buffer, ring.take, ring.mask
         os.register_at_fork(after_in_child=self._forget)
         born = self._born()
@@ -162,7 +187,34 @@ class Recorder:
                 "attempt_started", at=born, world_size=who.world_size, scope=_scope(who),
                 versions=dict(versions) or None, config=dict(config) or None,
             )  # fmt: skip
-        self._bring_up = self._begin("initializing", born)
+        if not is_late:
+            self._bring_up = self._begin("initializing", born)
+
+    def _new_ring(self, path: Path, ring_bytes: int, about: dict[str, object]) -> RingWriter:
+        """A ring of that size; a small one where the disk is nearly full, which is better than none."""
+        anchor = (self._wall_anchor, self._monotonic_anchor)
+        try:
+            return RingWriter(path, ring_bytes, anchor, about)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or ring_bytes <= SMALL_RING:
+                raise
+            return RingWriter(path, SMALL_RING, anchor, about)
+
+    def _open_late(self) -> None:
+        """Try again to make the ring: a disk that was full may have room now."""
+        if self._opening is None or not self._opening_lock.acquire(blocking=False):
+            return
+        try:
+            if self._ring is None and _now() >= self._open_again_at:
+                self._open_again_at = _now() + OPEN_AGAIN_NS
+                if self._unheard is not None:
+                    self._unheard.renew()
+                self._opening(True)
+                log.warning("rerail records this process again; %d records before were lost", self._lost)
+                if self._unheard is not None:
+                    self._unheard.end()
+        finally:
+            self._opening_lock.release()
 
     # --- the two calls that training makes all the time ------------------------------------------------------------
 
@@ -184,6 +236,9 @@ class Recorder:
             self._step_began = now
             self._last_step = step
         except Exception:
+            if self._ring is None and isinstance(step, int):
+                self._step_began = _now()
+                self._last_step = step
             self._count_loss()
 
     def heartbeat(self) -> None:
@@ -361,6 +416,8 @@ class Recorder:
             return
         self._closed = True
         try:
+            if self._unheard is not None and self._ring is None and os.getpid() == self._process:
+                self._unheard.end()
             for span in list(self._open_spans):
                 self._end(span)
             if self._ring is not None:
@@ -487,7 +544,11 @@ class Recorder:
     def _count_loss(self) -> None:
         self._lost += 1
         with suppress(Exception):
-            if self._ring is not None and os.getpid() == self._process:
+            if os.getpid() != self._process:
+                return
+            if self._ring is None and not self._closed and _now() >= self._open_again_at:
+                self._open_late()
+            if self._ring is not None:
                 self._ring.count_lost(self._lost)
 
     def _forget(self) -> None:

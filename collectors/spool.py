@@ -89,6 +89,12 @@ class Spool:
             row = self._connection.execute("SELECT cursor FROM cursors WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
 
+    def cursors(self, prefix: str) -> dict[str, str]:
+        """Everything that is stored under names that begin so."""
+        with self._lock:
+            rows = self._connection.execute("SELECT name, cursor FROM cursors").fetchall()
+        return {str(name): str(cursor) for name, cursor in rows if name.startswith(prefix)}
+
     def forget(self, name: str) -> None:
         """Drop a cursor that will not be needed again."""
         with self._lock:

@@ -32,7 +32,6 @@ from rerail.server.core.saves import Saves
 from rerail.server.core.told import Metadata, Started, scope_of
 from rerail.server.core.view import (
     Attempt,
-    BlindPeriod,
     Checkpoint,
     DataQuality,
     EvidenceLine,
@@ -136,10 +135,7 @@ class RunFold:
             rejected=rejected,
             clock_spread_ns=self._clock_spread_ns(),
             unexplained_ns=dict(account.ns_by_phase).get(Phase.SILENT, 0),
-            blind=tuple(
-                BlindPeriod(source, since, until, reason)
-                for source, since, until, reason in sorted(wide.blind, key=lambda entry: (entry[1], entry[0]))
-            ),
+            blind=wide.blind.periods(),
             contradictions=grouped(
                 [*suspicions, *self._suspicions(records), *unearned_checkpoints(shelf, high_water_step)]
             ),
@@ -213,6 +209,7 @@ class RunFold:
             data_quality=DataQuality(
                 duplicates=duplicates + self._gathering.repeated,
                 rejected=rejected,
+                blind=self._gathering.run_wide.blind.periods(),
                 notes=("Nothing was stated of any attempt yet: no timeline can be drawn.",),
             ),
         )

@@ -15,6 +15,7 @@ from typing import overload
 
 from rerail.server.core.attempt_record import AttemptRecord, Load
 from rerail.server.core.attempts import ATTEMPT_FACTS, FOUNDING_FACTS, AttemptKey, StatedKey, stated_key
+from rerail.server.core.blindness import BlindPeriods
 from rerail.server.core.checkpoints import CheckpointRecord
 from rerail.server.core.clocks import EmitterClock
 from rerail.server.core.facts import (
@@ -70,7 +71,7 @@ class RunWide:
     scheduler: list[tuple[int, str, int, SchedulerState]] = field(default_factory=list)
     gpus: list[tuple[int, int]] = field(default_factory=list)
     excluded: list[tuple[int, int]] = field(default_factory=list)
-    blind: list[tuple[str, int, int | None, str | None]] = field(default_factory=list)
+    blind: BlindPeriods = field(default_factory=BlindPeriods)
     hearings: dict[str, Hearing] = field(default_factory=dict)
     beats: dict[str, PhaseBeats] = field(default_factory=dict)
     speaks_for_ranks: bool = False
@@ -176,7 +177,7 @@ class Gathering:
             wide.version += 1
         elif isinstance(fact, Blind):
             since, until = self._corrected(fact, fact.since), self._corrected(fact, fact.until)
-            wide.blind.append((fact.source, since, until, fact.reason))
+            wide.blind.take(fact, at, since, until)
         elif isinstance(fact, NodeState) and fact.state is NodeCondition.LOST:
             self._later_by_time(at, stated_key(fact), fact)
 

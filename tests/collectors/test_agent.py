@@ -19,6 +19,7 @@ from rerail.collectors.outlet import HttpOutlet
 from rerail.collectors.recorder import Recorder
 from rerail.collectors.ring import HEADER_BYTES, SLOT_BYTES
 from rerail.collectors.source import Polled, SourceDown
+from rerail.collectors.unheard import Unheard
 from rerail.server.core.facts import Evidence
 
 RANK = """
@@ -287,6 +288,44 @@ def test_a_file_that_is_no_ring_is_passed_over(intake, tmp_path: Path, make_reco
         agent.sender.drain(5)
     assert len(intake.of_kind("checkpoint")) == 1
     assert len(intake.of_kind("blind")) == 1
+
+
+def test_a_rank_without_a_ring_is_blind_until_heard_also_across_agents(intake, tmp_path: Path) -> None:
+    with agent_of(tmp_path, intake.url) as agent:
+        Unheard(tmp_path / "rings", "3", "c0ffee", "no space left on device")
+        agent.look()
+        agent.sender.drain(5)
+        assert not intake.of_kind("blind"), "nobody knows yet which run that is"
+    with agent_of(tmp_path, intake.url, run="story") as agent:
+        for _ in range(3):
+            agent.look()
+        agent.sender.drain(5)
+    (began,) = intake.of_kind("blind")
+    assert (began["source"], began["reason"]) == (f"recorder of rank 3 (pid {os.getpid()})", "no space left on device")
+    assert "until" not in began
+    for path in (tmp_path / "rings").glob("*.unheard"):
+        path.unlink()
+    with agent_of(tmp_path, intake.url, run="story") as agent:
+        for _ in range(3):
+            agent.look()
+        agent.sender.drain(5)
+    _, ended = intake.of_kind("blind")
+    assert (ended["source"], ended["since"]) == (began["source"], began["since"])
+    assert ended["until"] > began["since"]
+
+
+def test_a_rank_that_died_without_a_ring_is_forgotten(intake, tmp_path: Path) -> None:
+    Unheard(tmp_path / "rings", "x", "c0ffee", "")
+    (path,) = (tmp_path / "rings").iterdir()
+    with agent_of(tmp_path, intake.url, run="story") as agent:
+        agent.look()
+        os.utime(path, (0, 0))
+        agent.look()
+        agent.sender.drain(5)
+    assert not path.exists()
+    assert [("until" in fact, fact.get("reason", "")[:22]) for fact in intake.of_kind("blind")] == [
+        (False, "its ring cannot be mad"), (True, ""),
+    ]  # fmt: skip
 
 
 def test_the_clock_is_told_for_a_rank_when_it_is_clearly_off(

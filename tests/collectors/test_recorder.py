@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 import threading
@@ -92,7 +91,7 @@ def test_where_no_agent_ever_comes_rings_do_not_fill_the_disk(
     recorder = make_recorder()
     recorder.step(1)
     assert recorder.lost == 2
-    assert len(list((tmp_path / "rings").iterdir())) == 512
+    assert len(list((tmp_path / "rings").glob("*.ring"))) == 512
 
 
 def test_run_and_directory_may_be_said_instead_of_told_by_the_environment(tmp_path: Path) -> None:
@@ -107,21 +106,49 @@ def test_a_recorder_that_is_switched_off_is_silent(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_disables_the_recorder_and_not_the_training(tmp_path: Path) -> None:
-    script = (
-        "import resource, sys\n"
-        "from pathlib import Path\n"
-        "from rerail.collectors.identity import Identity, Settings\n"
-        "from rerail.collectors.recorder import Recorder\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))\n"
-        "recorder = Recorder(who=Identity('story', 'n1'), where=Settings(Path(sys.argv[1])))\n"
-        "for step in range(20_000): recorder.step(step)\n"
-        "print(recorder.lost)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert int(done.stdout) >= 20_000
-    assert list((tmp_path / "rings").iterdir()) == []
-    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 65536
+ON_A_FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from rerail.collectors import recorder
+from rerail.collectors.identity import Identity, Settings
+
+def room(files_may_grow_to):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (files_may_grow_to, resource.RLIM_INFINITY))
+
+recorder.OPEN_AGAIN_NS = 0
+directory = Path(sys.argv[1])
+room({room})
+told = recorder.Recorder(who=Identity("story", "n1", rank=3), where=Settings(directory))
+for _ in range(100): told.step()
+print(told.lost, *(path.suffix for path in (directory / "rings").iterdir()))
+room(resource.RLIM_INFINITY)
+for _ in range(10): told.step()
+print(told.lost, *(path.suffix for path in (directory / "rings").iterdir()))
+"""
+
+
+def on_a_full_disk(directory: Path, room: int) -> list[list[str]]:
+    """What a rank tells of its losses and its files: while no file may grow beyond `room`, and after that."""
+    script = ON_A_FULL_DISK.replace("{room}", str(room))
+    done = subprocess.run([sys.executable, "-c", script, str(directory)], capture_output=True, text=True, check=True)
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+def test_a_full_disk_costs_what_is_recorded_until_it_has_room_again(tmp_path: Path) -> None:
+    (lost_while_full, *while_full), (lost_in_all, *with_room) = on_a_full_disk(tmp_path, 0)
+    assert int(lost_while_full) > 100
+    assert while_full == [".unheard"]
+    assert with_room == [".ring"]
+    facts = read_all(tmp_path)
+    (steps,) = [fact for fact in facts if isinstance(fact, Steps)]
+    assert (steps.first_step, len(steps.durations_us)) == (102, 9), "the step that found room was still lost"
+    assert not [fact for fact in facts if isinstance(fact, PhaseSpan)], "bring-up was not seen, and is not told"
+    assert int(lost_in_all) == int(lost_while_full) + 1
+
+
+def test_a_disk_with_little_room_takes_a_small_ring(tmp_path: Path) -> None:
+    (lost, *files), _ = on_a_full_disk(tmp_path, 64 * 1024)
+    assert (lost, files) == ("0", [".ring"])
 
 
 def test_a_forked_child_records_nothing(make_recorder: Callable[..., Recorder], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from rerail.server.core import goodput
 from rerail.server.core.facts import (
     AttemptEnded,
     AttemptStarted,
+    Blind,
     Clock,
     Fact,
     Initiator,
@@ -303,3 +305,25 @@ def test_jobs_come_in_the_order_they_began_and_not_in_that_of_their_statements(i
     fold = RunFold("run")
     fold.add(facts)
     assert [attempt.job for attempt in fold.view(start + 200 * SECOND).attempts] == ["a", "b"]
+
+
+def test_a_source_that_sees_again_is_blind_no_more_in_whatever_order_that_is_told():
+    def blind(seq: int, since: int, until: int | None = None, reason: str | None = None, source: str = "sacct") -> Fact:
+        at = BEGINNING + (until or since)
+        return Blind(
+            run="story", emitter="agent/n1/ab", seq=seq, at=at, source=source, since=BEGINNING + since,
+            until=None if until is None else BEGINNING + until, reason=reason,
+        )  # fmt: skip
+
+    told = [
+        blind(0, 10, reason="cannot connect"), blind(1, 10, until=20),
+        blind(2, 30, reason="timed out"), blind(3, 40, reason="timed out"), blind(4, 5, source="kubernetes"),
+    ]  # fmt: skip
+    for facts in permutations(told):
+        fold = RunFold("story")
+        fold.add(facts)
+        found = fold.view(BEGINNING + 100).data_quality.blind
+        assert [(each.source, each.since - BEGINNING, each.until and each.until - BEGINNING) for each in found] == [
+            ("kubernetes", 5, None), ("sacct", 10, 20), ("sacct", 30, 40), ("sacct", 40, None),
+        ]  # fmt: skip
+        assert [each.reason for each in found] == [None, "cannot connect", "timed out", "timed out"]
