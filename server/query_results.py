@@ -46,6 +46,7 @@ class RunRow:
     attempts: int = 0
     restarts: int = 0
     interruptions: int = 0
+    """By faults; planned stops are none."""
     incidents: int = 0
     open_incident_id: str | None = None
     recover_p50_ns: int | None = None

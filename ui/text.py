@@ -12,7 +12,7 @@ from __future__ import annotations
 import signal
 
 from rerail.server.core.facts import Initiator, Outcome, Phase, Scope
-from rerail.server.core.view import CausalRole, Domain, RunState
+from rerail.server.core.view import CausalRole, Domain, FailureRates, RunState
 
 UNKNOWN = "unknown"
 DASH = "–"
@@ -83,6 +83,15 @@ def count(value: int, one: str, many: str | None = None) -> str:
     """`1 fault`, `7 faults`, `no faults`."""
     name = one if value == 1 else many or one + "s"
     return f"no {name}" if value == 0 else f"{number(value)} {name}"
+
+
+def mttf(rates: FailureRates) -> str:
+    """The mean time to failure with its limits: `4.2 h (2.1 h to 9.0 h)`; without a fault the bound alone."""
+    if rates.mttf_low_ns is None:
+        return UNKNOWN
+    if rates.mttf_ns is None:
+        return f"over {duration(rates.mttf_low_ns)}"
+    return f"{duration(rates.mttf_ns)} ({duration(rates.mttf_low_ns)} to {duration(rates.mttf_high_ns)})"
 
 
 def gpu_hours(length_gpu_ns: int | None, unknown: str = UNKNOWN) -> str:

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rerail.server.core.facts import CheckpointMoment, CheckpointStage
-from rerail.server.core.view import Checkpoint, CheckpointFreshness
+from rerail.server.core.view import Checkpoint
 
 
 class CheckpointRecord:
@@ -104,20 +103,19 @@ class CheckpointRecord:
         )
 
 
-LOOK_BACK = 64
-"""Saves overlap by far less than this: so many durable ones in a row that are no newer end the search."""
-
-
 class CheckpointShelf:
-    """All checkpoints of a run in the order they began, with what freshness needs kept up as they change."""
+    """All checkpoints of a run in the order they began, with what freshness needs of them kept up."""
 
     def __init__(self) -> None:
         self.ordered: list[Checkpoint] = []
         """Every checkpoint, by its first stamp. To be read only."""
+        self.lags: list[int] = []
+        """Commit lags in ns, ascending. To be read only."""
+        self.failed_count = 0
         self._by_name: dict[str, list[Checkpoint]] = {}
-        self._lags: list[int] = []
         self._durable_steps: list[int] = []
-        self._failed = 0
+        self._durable_of: dict[int | None, list[int]] = {}
+        """Steps of durable checkpoints, ascending, by the attempt that saved them."""
         self._untouched = 0
 
     def put(self, name: str, checkpoints: Sequence[Checkpoint]) -> None:
@@ -128,29 +126,41 @@ class CheckpointShelf:
             self._count(old, place, -1)
             lag = old.commit_lag_ns
             if lag is not None and lag >= 0:
-                del self._lags[bisect_left(self._lags, lag)]
+                del self.lags[bisect_left(self.lags, lag)]
         for new in checkpoints:
             place = bisect_left(self.ordered, _shelf_key(new), key=_shelf_key)
             self.ordered.insert(place, new)
             self._count(new, place, 1)
             lag = new.commit_lag_ns
             if lag is not None and lag >= 0:
-                insort(self._lags, lag)
+                insort(self.lags, lag)
         if checkpoints:
             self._by_name[name] = list(checkpoints)
 
     def _count(self, checkpoint: Checkpoint, place: int, change: int) -> None:
-        if checkpoint.durable_at is not None and change > 0:
-            insort(self._durable_steps, checkpoint.step)
-        elif checkpoint.durable_at is not None:
-            del self._durable_steps[bisect_left(self._durable_steps, checkpoint.step)]
-        self._failed += change * (checkpoint.failed_at is not None)
+        if checkpoint.durable_at is not None:
+            for steps in (self._durable_steps, self._durable_of.setdefault(checkpoint.attempt, [])):
+                if change > 0:
+                    insort(steps, checkpoint.step)
+                else:
+                    del steps[bisect_left(steps, checkpoint.step)]
+        self.failed_count += change * (checkpoint.failed_at is not None)
         self._untouched = min(self._untouched, place)
 
     def settle(self) -> int:
         """How many leading checkpoints are as they were when this was called last."""
         untouched, self._untouched = self._untouched, len(self.ordered)
         return untouched
+
+    @property
+    def durable_count(self) -> int:
+        """Checkpoints that became durable, deleted ones among them."""
+        return len(self._durable_steps)
+
+    def has_durable_of(self, attempt: int, above_step: int) -> bool:
+        """Whether an attempt made a checkpoint of a later step durable."""
+        steps = self._durable_of.get(attempt, [])
+        return bool(steps) and steps[-1] > above_step
 
     def names(self) -> set[str]:
         """Every name there is a checkpoint under."""
@@ -162,63 +172,7 @@ class CheckpointShelf:
             return []
         return [each for each in self.ordered if each.durable_at is not None and each.step > step]
 
-    def freshness(self, high_water_step: int | None, as_of: int) -> CheckpointFreshness:
-        """What a crash at `as_of` would cost."""
-        lag_p95 = percentile(self._lags, 0.95) if self._lags else None
-        newest: Checkpoint | None = None
-        older = 0
-        for checkpoint in reversed(self.ordered):
-            if older >= LOOK_BACK:
-                break
-            if not _is_durable(checkpoint, as_of):
-                continue
-            if newest is None or _freshness_key(checkpoint) > _freshness_key(newest):
-                newest, older = checkpoint, 0
-            else:
-                older += 1
-        counted = CheckpointFreshness(
-            commit_lag_p95_ns=lag_p95,
-            commit_lag_count=len(self._lags),
-            count=len(self.ordered),
-            durable_count=len(self._durable_steps),
-            failed_count=self._failed,
-        )
-        if newest is None:
-            return counted
-        return replace(
-            counted,
-            newest_durable_step=newest.step,
-            newest_durable_id=newest.checkpoint_id,
-            age_ns=as_of - (newest.captured_at or 0),
-            steps_at_risk=steps_at_risk(high_water_step, newest.step),
-        )
-
-
-def steps_at_risk(high_water_step: int | None, durable_step: int) -> int | None:
-    """What a crash would undo; unknown without a step, and where a checkpoint claims more than was ever completed."""
-    if high_water_step is None or durable_step > high_water_step:
-        return None
-    return high_water_step - durable_step
-
-
-def _is_durable(checkpoint: Checkpoint, as_of: int) -> bool:
-    if checkpoint.durable_at is None or checkpoint.durable_at > as_of:
-        return False
-    return checkpoint.deleted_at is None or checkpoint.deleted_at > as_of
-
 
 def _shelf_key(checkpoint: Checkpoint) -> tuple[int, int, str, int]:
     first = min((*checkpoint.moments, *filter(None, (checkpoint.deleted_at,))), default=0)
     return first, checkpoint.step, checkpoint.checkpoint_id, -1 if checkpoint.attempt is None else checkpoint.attempt
-
-
-def percentile(ordered: Sequence[int], share: float) -> int:
-    """The nearest-rank percentile of ascending values; below 20 of them, above the 90th it is the maximum."""
-    if len(ordered) < 20 and share > 0.9:
-        return ordered[-1]
-    rank = -(-len(ordered) * round(share * 1000) // 1000)
-    return ordered[max(0, rank - 1)]
-
-
-def _freshness_key(checkpoint: Checkpoint) -> tuple[int, int, str]:
-    return (checkpoint.captured_at or 0, checkpoint.step, checkpoint.checkpoint_id)

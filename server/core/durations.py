@@ -40,13 +40,14 @@ class BlockSample:
 class DurationCounts:
     """An exact multiset of durations that answers its median without sorting all of them."""
 
-    __slots__ = ("_buckets", "_median", "count", "in_flight_count", "in_flight_ns")
+    __slots__ = ("_buckets", "_median", "count", "in_flight_count", "in_flight_ns", "undisturbed_ns")
 
     def __init__(self) -> None:
         self._buckets: dict[int, dict[int, int]] = {}
         self._median: int | None = None
         """As far as it was asked for since the last change."""
         self.count = 0
+        self.undisturbed_ns = 0
         self.in_flight_ns = 0
         self.in_flight_count = 0
 
@@ -57,6 +58,7 @@ class DurationCounts:
             bucket = self._buckets.setdefault(duration >> _BUCKET_BITS, {})
             bucket[duration] = bucket.get(duration, 0) + 1
         self.count += len(sample.undisturbed)
+        self.undisturbed_ns += sum(sample.undisturbed)
         self.in_flight_ns += sample.in_flight_ns
         self.in_flight_count += sample.in_flight_count
 
@@ -72,6 +74,7 @@ class DurationCounts:
                 if not bucket:
                     del self._buckets[key]
         self.count -= len(sample.undisturbed)
+        self.undisturbed_ns -= sum(sample.undisturbed)
         self.in_flight_ns -= sample.in_flight_ns
         self.in_flight_count -= sample.in_flight_count
 
@@ -106,6 +109,20 @@ class DurationCounts:
         if not undisturbed or not self.in_flight_count:
             return None
         return self.in_flight_ns / self.in_flight_count / undisturbed
+
+    def slowdown_ns(self) -> int | None:
+        """What all steps took beyond the undisturbed step time."""
+        undisturbed = self.median()
+        if undisturbed is None:
+            return None
+        return self.undisturbed_ns + self.in_flight_ns - (self.count + self.in_flight_count) * undisturbed
+
+    def hidden_checkpoint_ns(self) -> int | None:
+        """What steps with a write in flight took beyond it; None while there were none, or none without."""
+        undisturbed = self.median()
+        if undisturbed is None or not self.in_flight_count:
+            return None
+        return self.in_flight_ns - self.in_flight_count * undisturbed
 
 
 class AttemptSamples:

@@ -19,13 +19,16 @@ from dataclasses import replace
 from rerail.server.core.attempt_pass import Surroundings
 from rerail.server.core.attempt_record import AttemptRecord
 from rerail.server.core.causes import Case, judge
+from rerail.server.core.checkpoint_interval import advised_interval
 from rerail.server.core.facts import Fact, Phase
+from rerail.server.core.freshness import freshness_of
 from rerail.server.core.gathering import Gathering
 from rerail.server.core.goodput import Capacities, Tally, account_of
 from rerail.server.core.incidents import IncidentBounds, IncidentFindings, Interruption, incident, incident_bounds
 from rerail.server.core.life import Life, life_of, surroundings_of
 from rerail.server.core.progress import resumed_from
 from rerail.server.core.quality import Suspicion, footing, grouped, suspicions_of, unearned_checkpoints
+from rerail.server.core.rates import failure_rates
 from rerail.server.core.recovery import recovery_distributions
 from rerail.server.core.run_timeline import RunTimeline
 from rerail.server.core.saves import Saves
@@ -36,6 +39,7 @@ from rerail.server.core.view import (
     DataQuality,
     EvidenceLine,
     Incident,
+    RecoveryDistribution,
     Rollback,
     RunState,
     RunView,
@@ -61,6 +65,7 @@ class RunFold:
         self._suspected: dict[int, tuple[tuple[int, int], list[Suspicion]]] = {}
         self._shown: dict[int, tuple[tuple[object, ...], Attempt]] = {}
         self._incidents: dict[tuple[object, ...], Incident] = {}
+        self._recovered: tuple[tuple[object, ...], tuple[RecoveryDistribution, ...]] = ((), ())
         self.settled_checkpoints = 0
         """How many leading checkpoints the last view left as they were."""
 
@@ -143,6 +148,10 @@ class RunFold:
                 records, metadata.world_size, bool(shelf.ordered), current_step is not None, wide.speaks_for_ranks
             ),
         )
+        faults = sum(not incident.is_planned for incident in incidents)
+        rates = failure_rates(account, attempts, faults, metadata.nodes)
+        freshness = freshness_of(shelf, records, surroundings, capacities, high_water_step, life.end)
+        slowdown = self._saves.counts.slowdown()
         quality = replace(quality, contradictory=sum(each.count for each in quality.contradictions))
         return RunView(
             run_id=self.run_id,
@@ -174,11 +183,15 @@ class RunFold:
             interruptions=sum(attempt.is_interrupted for attempt in attempts),
             rollbacks=rollbacks,
             incidents=incidents,
-            recovery=recovery_distributions(incidents),
-            checkpoint=shelf.freshness(high_water_step, life.end),
+            recovery=self._recovery(incidents, attempts),
+            rates=rates,
+            interval_advice=advised_interval(freshness, rates, slowdown),
+            checkpoint=freshness,
             heartbeat=tuple(beats.figures(phase) for phase, beats in sorted(wide.beats.items())),
             undisturbed_step_ns=self._saves.counts.median(),
-            checkpoint_slowdown=self._saves.counts.slowdown(),
+            checkpoint_slowdown=slowdown,
+            slowdown_ns=self._saves.counts.slowdown_ns(),
+            hidden_checkpoint_ns=self._saves.counts.hidden_checkpoint_ns(),
             data_quality=quality,
         )
 
@@ -266,6 +279,14 @@ class RunFold:
             )
             self._shown[number] = (signature, attempts[-1])
         return tuple(attempts)
+
+    def _recovery(
+        self, incidents: tuple[Incident, ...], attempts: tuple[Attempt, ...]
+    ) -> tuple[RecoveryDistribution, ...]:
+        made_of = (incidents, attempts)
+        if self._recovered[0] != made_of:
+            self._recovered = (made_of, recovery_distributions(incidents, attempts))
+        return self._recovered[1]
 
     def _all_incidents(
         self,

@@ -1,36 +1,87 @@
-"""Recovery: how long restarts took, as distributions with their n, never only as means."""
+"""Recovery: how long restarts took and what they cost, as distributions with their n, never only as means.
+
+Rules
+- Of unplanned incidents. One that did not recover yet is counted, and is in no percentile.
+- Groups: all of them; the scope of the restart that succeeded; the cause; who asked for the restart (automatic: the
+  launcher, a monitor or the scheduler; manual: a person); the recovery settings in force when it began.
+- Settings are named by a fingerprint of what was told of them, equal for equal settings.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
 
-from rerail.server.core.checkpoints import percentile
-from rerail.server.core.view import Incident, RecoveryDistribution
+from rerail.server.core.facts import Initiator
+from rerail.server.core.statistics import percentile
+from rerail.server.core.view import Attempt, Incident, Percentiles, RecoveryDistribution
+
+GROUPINGS = ("all", "scope", "cause", "initiator", "config")
+"""What recoveries are grouped by, in the order they are shown."""
+
+UNKNOWN = "unknown"
 
 
-def recovery_distributions(incidents: Sequence[Incident]) -> tuple[RecoveryDistribution, ...]:
-    """Time to recover of the unplanned incidents that recovered, by scope and by cause."""
-    groups: dict[tuple[str, str], list[int]] = {}
+def recovery_distributions(
+    incidents: Sequence[Incident], attempts: Sequence[Attempt]
+) -> tuple[RecoveryDistribution, ...]:
+    """The unplanned incidents by every grouping."""
+    groups: dict[tuple[str, str], list[Incident]] = {}
     for each in incidents:
-        length = each.time_to_recover_ns
-        if each.is_planned or length is None:
-            continue
-        scope = "unknown" if each.scope is None else each.scope.value
-        groups.setdefault(("scope", scope), []).append(length)
-        groups.setdefault(("cause", each.verdict.cause), []).append(length)
-    distributions = []
-    for (grouped_by, group), lengths in sorted(groups.items()):
-        ordered = sorted(lengths)
-        distributions.append(
-            RecoveryDistribution(
-                grouped_by=grouped_by,
-                group=group,
-                n=len(ordered),
-                p50_ns=percentile(ordered, 0.5),
-                p90_ns=percentile(ordered, 0.9),
-                p95_ns=percentile(ordered, 0.95),
-                p99_ns=percentile(ordered, 0.99),
-                max_ns=ordered[-1],
-            )
-        )
-    return tuple(distributions)
+        if not each.is_planned:
+            for group in _groups_of(each, attempts):
+                groups.setdefault(group, []).append(each)
+    ordered = sorted(groups.items(), key=lambda entry: (GROUPINGS.index(entry[0][0]), entry[0][1]))
+    return tuple(_distribution(*group, members) for group, members in ordered)
+
+
+def _groups_of(incident: Incident, attempts: Sequence[Attempt]) -> Iterator[tuple[str, str]]:
+    first, following = incident.attempts[0], incident.attempts[-1] + 1
+    yield "all", "all"
+    yield "scope", UNKNOWN if incident.scope is None else incident.scope.value
+    yield "cause", incident.verdict.cause
+    yield "initiator", recovered_by(attempts[following].initiator if following < len(attempts) else None)
+    yield "config", config_fingerprint(attempts[first].config) or UNKNOWN
+
+
+def recovered_by(initiator: Initiator | None) -> str:
+    """`automatic`, `manual`, or `unknown` where nobody said who asked for the restart."""
+    if initiator is None:
+        return UNKNOWN
+    return "manual" if initiator is Initiator.OPERATOR else "automatic"
+
+
+def config_fingerprint(config: str | None) -> str | None:
+    """Eight characters that stand for recovery settings (canonical JSON, as attempts hold it); None for none."""
+    return None if config is None else hashlib.blake2b(config.encode(), digest_size=4).hexdigest()
+
+
+def _distribution(grouped_by: str, group: str, members: Sequence[Incident]) -> RecoveryDistribution:
+    recovered = [each for each in members if each.time_to_recover_ns is not None]
+    gpu_ns = [each.lost_gpu_ns for each in members]
+    return RecoveryDistribution(
+        grouped_by=grouped_by,
+        group=group,
+        incidents=len(members),
+        failed_relaunches=sum(each.failed_relaunches for each in members),
+        recover=percentiles([each.time_to_recover_ns or 0 for each in recovered]),
+        restart=percentiles([each.time_to_restart_ns for each in members if each.restarted_at is not None]),
+        lost_steps=sum(each.lost_steps for each in members),
+        lost_ns=sum(each.lost_ns for each in members),
+        lost_gpu_ns=None if None in gpu_ns else sum(each or 0 for each in gpu_ns),
+    )
+
+
+def percentiles(lengths_ns: Sequence[int]) -> Percentiles | None:
+    """The percentiles of lengths; None where there is none."""
+    if not lengths_ns:
+        return None
+    ordered = sorted(lengths_ns)
+    return Percentiles(
+        n=len(ordered),
+        p50_ns=percentile(ordered, 0.5),
+        p90_ns=percentile(ordered, 0.9),
+        p95_ns=percentile(ordered, 0.95),
+        p99_ns=percentile(ordered, 0.99),
+        max_ns=ordered[-1],
+    )

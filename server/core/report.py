@@ -10,12 +10,17 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
+from rerail.server.core.rates import DAY_NS
+from rerail.server.core.recovery import GROUPINGS
 from rerail.server.core.view import (
     Account,
     Attempt,
     Contradiction,
+    FailureRates,
     HeartbeatFigures,
     Incident,
+    IntervalAdvice,
+    Percentiles,
     RecoveryDistribution,
     Rollback,
     RunView,
@@ -75,16 +80,31 @@ def figures(view: RunView) -> dict[str, object]:
         "rollbacks": [rollback_figures(rollback) for rollback in view.rollbacks],
         "incidents": [incident_figures(incident) for incident in view.incidents],
         "recovery": _recovery(view.recovery),
+        "rates": _rates(view.rates),
         "checkpoint": {
             "newest_durable_step": freshness.newest_durable_step,
             "age_seconds": seconds(freshness.age_ns),
             "steps_at_risk": freshness.steps_at_risk,
             "commit_lag_p95_seconds": seconds(freshness.commit_lag_p95_ns),
             "commit_lag_count": freshness.commit_lag_count,
+            "count": freshness.count,
+            "durable": freshness.durable_count,
+            "failed": freshness.failed_count,
+            "age_started_seconds": seconds(freshness.age_started_ns),
+            "interval_seconds": seconds(freshness.interval_ns),
+            "overdue_seconds": seconds(freshness.overdue_ns),
+            "exposed_gpu_hours": gpu_hours(freshness.exposed_gpu_ns),
+            "stuck": list(freshness.stuck),
+            "blocked_p50_seconds": seconds(freshness.blocked_ns),
+            "commit_lag_p50_seconds": seconds(freshness.commit_lag_p50_ns),
+            "advised_interval": _interval(view.interval_advice),
+            "suspect_steps": list(freshness.suspect_steps),
         },
         "heartbeat": {each.phase: _heartbeat(each) for each in view.heartbeat},
         "undisturbed_step_seconds": seconds(view.undisturbed_step_ns),
         "checkpoint_slowdown": view.checkpoint_slowdown,
+        "slowdown_seconds": seconds(view.slowdown_ns),
+        "hidden_checkpoint_seconds": seconds(view.hidden_checkpoint_ns),
         "gpu_weighted": None if view.gpu_account is None else account_figures(view.gpu_account),
         "data_quality": {
             "duplicates": quality.duplicates,
@@ -216,17 +236,58 @@ def incident_figures(incident: Incident) -> dict[str, object]:
 
 
 def _recovery(distributions: tuple[RecoveryDistribution, ...]) -> dict[str, dict[str, object]]:
-    groups: dict[str, dict[str, object]] = {"scope": {}, "cause": {}}
+    groups: dict[str, dict[str, object]] = {grouping: {} for grouping in GROUPINGS}
     for each in distributions:
         groups[each.grouped_by][each.group] = {
-            "n": each.n,
-            "p50": seconds(each.p50_ns),
-            "p90": seconds(each.p90_ns),
-            "p95": seconds(each.p95_ns),
-            "p99": seconds(each.p99_ns),
-            "max": seconds(each.max_ns),
+            **(percentile_figures(each.recover) or {"n": 0}),
+            "restart": percentile_figures(each.restart),
+            "incidents": each.incidents,
+            "failed_relaunches": each.failed_relaunches,
+            "lost_steps": each.lost_steps,
+            "lost_seconds": seconds(each.lost_ns),
+            "lost_gpu_hours": gpu_hours(each.lost_gpu_ns),
         }
     return groups
+
+
+def percentile_figures(percentiles: Percentiles | None) -> dict[str, object] | None:
+    """A distribution of lengths, in seconds."""
+    if percentiles is None:
+        return None
+    return {
+        "n": percentiles.n,
+        "p50": seconds(percentiles.p50_ns),
+        "p90": seconds(percentiles.p90_ns),
+        "p95": seconds(percentiles.p95_ns),
+        "p99": seconds(percentiles.p99_ns),
+        "max": seconds(percentiles.max_ns),
+    }
+
+
+def _interval(advice: IntervalAdvice) -> dict[str, object]:
+    return {
+        "formula": advice.formula,
+        "seconds": seconds(advice.advised_ns),
+        "low_seconds": seconds(advice.low_ns),
+        "high_seconds": seconds(advice.high_ns),
+        "floor_seconds": seconds(advice.floor_ns),
+        "refusal": advice.refusal,
+    }
+
+
+def _rates(rates: FailureRates) -> dict[str, object]:
+    return {
+        "faults": rates.faults,
+        "up_seconds": seconds(rates.up_ns),
+        "mttf_seconds": seconds(rates.mttf_ns),
+        "mttf_low_seconds": seconds(rates.mttf_low_ns),
+        "mttf_high_seconds": seconds(rates.mttf_high_ns),
+        "mtbf_seconds": seconds(rates.mtbf_ns),
+        "node_days": None if rates.node_ns is None else rates.node_ns / DAY_NS,
+        "per_1000_node_days": rates.per_1000_node_days,
+        "per_1000_node_days_low": rates.per_1000_node_days_low,
+        "per_1000_node_days_high": rates.per_1000_node_days_high,
+    }
 
 
 def _heartbeat(each: HeartbeatFigures) -> dict[str, object]:

@@ -24,6 +24,7 @@ class Metadata:
         self.framework: str | None = None
         self.gpu_type: str | None = None
         self.world_size: int | None = None
+        self.nodes: int | None = None
         self.target_step: int | None = None
         for *_, fact in sorted(gathering.run_wide.started, key=lambda entry: entry[:3]):
             self.name = fact.name if fact.name is not None else self.name
@@ -32,6 +33,7 @@ class Metadata:
             self.framework = fact.framework if fact.framework is not None else self.framework
             self.gpu_type = fact.gpu_type if fact.gpu_type is not None else self.gpu_type
             self.world_size = fact.world_size if fact.world_size is not None else self.world_size
+            self.nodes = fact.nodes if fact.nodes is not None else self.nodes
             self.target_step = fact.target_step if fact.target_step is not None else self.target_step
 
 

@@ -180,6 +180,23 @@ class CheckpointFreshness:
     """Checkpoints told of, whatever became of them."""
     durable_count: int = 0
     failed_count: int = 0
+    age_started_ns: int | None = None
+    """Since the newest save began, whatever became of it."""
+    interval_ns: int | None = None
+    """Median time between the captures of the latest durable checkpoints; None below two of one attempt."""
+    overdue_ns: int | None = None
+    """How far an open run is beyond interval + 1.5 × p95 of the commit lag; 0: in time; None: cannot be told."""
+    exposed_gpu_ns: int | None = None
+    """GPU·ns since the capture of the newest durable checkpoint: what is gone if the run dies now."""
+    stuck: tuple[str, ...] = ()
+    """Saves that began and are neither durable nor failed after 2 × p95 of the commit lag; newest first."""
+    blocked_ns: int | None = None
+    """Median of what the latest saves blocked training; None where none said."""
+    commit_lag_p50_ns: int | None = None
+    is_asynchronous: bool = False
+    """Of the latest saves that said how they were made, most were asynchronous."""
+    suspect_steps: tuple[int, ...] = ()
+    """Steps of checkpoints that were loaded at least twice, and each time the attempt failed before it saved anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,18 +288,73 @@ class Incident:
 
 
 @dataclass(frozen=True, slots=True)
-class RecoveryDistribution:
-    """How long recovery took, over the incidents of one group that recovered. p95 and p99 are the maximum below 20."""
+class Percentiles:
+    """A distribution of lengths. Below 20 of them p95 and p99 are the maximum."""
 
-    grouped_by: str
-    """`scope` or `cause`."""
-    group: str
     n: int
     p50_ns: int
     p90_ns: int
     p95_ns: int
     p99_ns: int
     max_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryDistribution:
+    """How long recovery took and what it cost, over the unplanned incidents of one group."""
+
+    grouped_by: str
+    """One of `recovery.GROUPINGS`."""
+    group: str
+    incidents: int
+    """Those that did not recover yet among them."""
+    failed_relaunches: int
+    recover: Percentiles | None
+    """Time to recover of those that did; None where none did."""
+    restart: Percentiles | None
+    """Time to restart of those after which a step was completed."""
+    lost_steps: int
+    lost_ns: int
+    """First-pass time of the steps that had to be redone."""
+    lost_gpu_ns: int | None
+    """GPU·ns from start to end of each; None where that is not known of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRates:
+    """How often the run fails: see `rates.py`. Limits are 95 % Poisson limits; without a fault only one is a limit."""
+
+    faults: int = 0
+    """Unplanned incidents; the relaunches that died within one are not faults of their own."""
+    up_ns: int = 0
+    elapsed_ns: int = 0
+    node_ns: int | None = None
+    """Nodes × up-time; None where the number of nodes is not known."""
+    mttf_ns: int | None = None
+    """Up-time ÷ faults; None without a fault."""
+    mttf_low_ns: int | None = None
+    mttf_high_ns: int | None = None
+    """None without a fault: there is no upper limit."""
+    mtbf_ns: int | None = None
+    """Elapsed time ÷ faults."""
+    per_1000_node_days: float | None = None
+    per_1000_node_days_low: float | None = None
+    per_1000_node_days_high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalAdvice:
+    """How often to save, by the run's own figures; or why that cannot be said. See `checkpoint_interval.py`."""
+
+    formula: str | None = None
+    """`daly` or `asynchronous`."""
+    low_ns: int | None = None
+    """At the lower limit of the MTTF."""
+    advised_ns: int | None = None
+    high_ns: int | None = None
+    floor_ns: int | None = None
+    """Asynchronous saves that come faster than this queue behind each other."""
+    refusal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,15 +526,21 @@ class RunView:
     attempts: tuple[Attempt, ...] = ()
     restarts: int = 0
     interruptions: int = 0
-    """Attempts that ended in a fault, failed relaunches among them."""
+    """Attempts that ended before the run did, failed relaunches and planned stops among them; faults: `rates`."""
     rollbacks: tuple[Rollback, ...] = ()
     incidents: tuple[Incident, ...] = ()
     recovery: tuple[RecoveryDistribution, ...] = ()
+    rates: FailureRates = FailureRates()
+    interval_advice: IntervalAdvice = IntervalAdvice()
     checkpoint: CheckpointFreshness = CheckpointFreshness()
     heartbeat: tuple[HeartbeatFigures, ...] = ()
     undisturbed_step_ns: int | None = None
     checkpoint_slowdown: float | None = None
     """κ: mean step time with a write in flight ÷ undisturbed step time."""
+    slowdown_ns: int | None = None
+    """What steps took beyond the undisturbed step time, over all of them; below 0 where most were faster."""
+    hidden_checkpoint_ns: int | None = None
+    """The part of it that steps with a write in flight took; None where there were none."""
     data_quality: DataQuality = DataQuality()
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rerail.server.core.checkpoints import percentile
+from rerail.server.core.statistics import percentile
 from rerail.server.core.view import Incident, RunView
 from rerail.server.query_results import IncidentMark, RunRow
 
@@ -46,7 +46,7 @@ def row_of_view(view: RunView) -> RunRow:
         else gpu_account.elapsed_ns - gpu_account.productive_ns,
         attempts=len(view.attempts),
         restarts=view.restarts,
-        interruptions=view.interruptions,
+        interruptions=view.rates.faults,
         incidents=len(view.incidents),
         open_incident_id=still_open[-1] if still_open else None,
         recover_p50_ns=percentile(recoveries, 0.5) if recoveries else None,

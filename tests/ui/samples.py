@@ -12,9 +12,11 @@ from rerail.server.core.view import (
     DataQuality,
     Domain,
     EvidenceLine,
+    FailureRates,
     HeartbeatFigures,
     Incident,
     Part,
+    Percentiles,
     RecoveryDistribution,
     Rollback,
     RunState,
@@ -76,6 +78,9 @@ ACCOUNT = Account(
     ),
 )
 
+RECOVERED = Percentiles(1, *[220 * SECOND] * 5)
+RESTARTED = Percentiles(1, *[120 * SECOND] * 5)
+
 CHECKPOINTS = (
     Checkpoint("c500", 500, 0, "async", "global", at(500), at(520), at(560), blocked_ns=4 * SECOND),
     Checkpoint("c600", 600, 0, "async", "global", at(620), at(630), failed_at=at(635)),
@@ -136,7 +141,14 @@ VIEW = RunView(
     interruptions=1,
     rollbacks=(Rollback(1, at(760), 600, 500, 100 * SECOND),),
     incidents=(INCIDENT,),
-    recovery=(RecoveryDistribution("scope", "in_job", 1, *[220 * SECOND] * 5),),
+    recovery=(
+        RecoveryDistribution("all", "all", 1, 0, RECOVERED, RESTARTED, 100, 100 * SECOND, 1760 * SECOND),
+        RecoveryDistribution("scope", "in_job", 1, 0, RECOVERED, RESTARTED, 100, 100 * SECOND, 1760 * SECOND),
+        RecoveryDistribution("initiator", "unknown", 1, 0, RECOVERED, RESTARTED, 100, 100 * SECOND, 1760 * SECOND),
+    ),
+    rates=FailureRates(
+        1, 900 * SECOND, 1000 * SECOND, None, 900 * SECOND, 161 * SECOND, 35_549 * SECOND, 1000 * SECOND
+    ),
     checkpoint=CheckpointFreshness(500, "c500", 480 * SECOND, 240, 40 * SECOND, 1, 2, 1, 1),
     heartbeat=(HeartbeatFigures("training", 400, 2 * SECOND, 3, 600 * SECOND),),
     data_quality=DataQuality(notes=("Only rank 0 reports.",)),

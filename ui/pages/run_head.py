@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rerail.server.core.checkpoints import percentile
+from rerail.server.core.statistics import percentile
 from rerail.server.core.view import RunState, RunView
 from rerail.ui import address, text
 from rerail.ui.elements import instant, link, state_badge, tile
@@ -101,10 +101,12 @@ def tiles(view: RunView) -> list[Markup]:
             "#waterfall",
         ),
         tile(
-            "Interruptions",
-            text.number(view.interruptions),
-            f"{text.count(view.restarts, 'restart')}" + (f", {planned} planned" if planned else ""),
-            "#attempts",
+            "Faults",
+            text.number(view.rates.faults),
+            f"MTTF {text.mttf(view.rates)}"
+            if view.rates.faults
+            else text.count(view.restarts, "restart") + (f", {planned} planned" if planned else ""),
+            "#recovery" if view.rates.faults else "#attempts",
         ),
         tile(
             "Time to recover",
@@ -131,8 +133,13 @@ def tiles(view: RunView) -> list[Markup]:
         tile(
             "Checkpoint age" if is_open else "Last checkpoint",
             text.duration(view.checkpoint.age_ns),
-            "since its capture" if is_open else "before the end",
+            f"overdue by {text.duration(view.checkpoint.overdue_ns)}"
+            if view.checkpoint.overdue_ns
+            else "since its capture"
+            if is_open
+            else "before the end",
             "#checkpoints",
+            "warn" if view.checkpoint.overdue_ns else "",
         ),
     ]
 

@@ -1,11 +1,11 @@
-"""Where the time of a run went: the loss waterfall, time by phase, incidents, and how long recovery took."""
+"""Where the time of a run went: the loss waterfall, time by phase, and the incidents."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from rerail.server.core.facts import Phase
-from rerail.server.core.view import Incident, RecoveryDistribution, RunView
+from rerail.server.core.view import Incident, RunView
 from rerail.ui import text
 from rerail.ui.address import incident_path
 from rerail.ui.elements import (
@@ -21,7 +21,6 @@ from rerail.ui.elements import (
     swatch,
     table,
 )
-from rerail.ui.figures.strip import recovery_strip
 from rerail.ui.figures.waterfall import waterfall_bars
 from rerail.ui.markup import Content, Markup, html
 from rerail.ui.theme import ORDER, PHASE_OF_KIND
@@ -118,6 +117,10 @@ def _facts(view: RunView) -> Markup:
         facts.append(("undisturbed step", text.duration(view.undisturbed_step_ns)))
     if view.checkpoint_slowdown is not None:
         facts.append(("step time with a write in flight", f"× {view.checkpoint_slowdown:.2f}"))
+    if view.hidden_checkpoint_ns is not None:
+        facts.append(("hidden checkpoint cost", text.duration(view.hidden_checkpoint_ns)))
+    if view.slowdown_ns is not None:
+        facts.append(("steps slower than undisturbed", text.duration(view.slowdown_ns)))
     return html.Div(
         [
             html.Div(
@@ -214,62 +217,3 @@ def anatomy_bar(incident: Incident, longest: int | None = None) -> Markup:
 def part_class(name: str) -> str:
     """The class of a part of an incident: its phase's, and rework's for the catch-up."""
     return phase_class(Phase.RECOMPUTING if name == "catch_up" else Phase(name))
-
-
-def recovery_panel(view: RunView) -> Markup:
-    """How long recovery took: every one of them, then by scope and cause."""
-    recovered = [incident for incident in view.unplanned_incidents if incident.time_to_recover_ns is not None]
-    if not recovered:
-        return html.Div(id="recovery")
-    strip = recovery_strip([(incident.incident_id, incident.so_far_ns) for incident in recovered])
-    by_id = {incident.incident_id: incident for incident in recovered}
-    dots = [
-        html.A(
-            className="dot-mark",
-            href=incident_path(dot.key),
-            style={"left": f"{dot.position * 100:.2f}%", "bottom": f"{dot.row * 12 + 6}px"},
-            title=f"{text.cause(by_id[dot.key].verdict.cause)}: {text.duration(by_id[dot.key].so_far_ns)}",
-            **{"aria-label": f"{text.cause(by_id[dot.key].verdict.cause)}, {text.duration(by_id[dot.key].so_far_ns)}"},
-        )
-        for dot in strip.dots
-    ]
-    marks = [
-        html.Span(text.duration(length), className="strip-mark", style={"left": f"{position * 100:.2f}%"})
-        for length, position in strip.marks
-    ]
-    picture = html.Div([*dots, *marks], className="strip", style={"height": f"{max(strip.rows, 1) * 12 + 36}px"})
-    heads = (
-        Head("group", "wide"),
-        Head("n", "number"),
-        Head("p50", "number"),
-        Head("p90", "number"),
-        Head("p95", "number"),
-        Head("max", "number"),
-    )
-    rows = [
-        _distribution(group)
-        for group in sorted(view.recovery, key=lambda group: (group.grouped_by != "scope", -group.n))
-    ]
-    return panel(
-        "Time to recover",
-        [picture, table(heads, rows, "Time to recover by scope and cause")] if rows else [picture],
-        "recovery",
-        lead=f"Each of {text.count(len(recovered), 'recovery', 'recoveries')} is a dot, on a logarithmic scale.",
-        actions=copy_table_button(),
-        wide=True,
-    )
-
-
-def _distribution(group: RecoveryDistribution) -> Sequence[Content]:
-    is_scope = group.grouped_by == "scope"
-    name = f"restart {group.group.replace('_', ' ')}" if is_scope else text.cause(group.group)
-    tail = text.duration(group.p95_ns) if group.n >= 20 else f"max of {group.n}"
-    ninety = text.duration(group.p90_ns) if group.n >= 10 else f"max of {group.n}"
-    return (
-        html.Span([html.Span(group.grouped_by, className="muted tag"), name]),
-        text.number(group.n),
-        text.duration(group.p50_ns),
-        ninety,
-        tail,
-        text.duration(group.max_ns),
-    )

@@ -18,7 +18,8 @@ from rerail.ui.elements import (
 )
 from rerail.ui.markup import Content, Markup, html
 from rerail.ui.pages.quality import quality_panel
-from rerail.ui.pages.run_losses import incidents_panel, phases_panel, recovery_panel, waterfall_panel
+from rerail.ui.pages.run_losses import incidents_panel, phases_panel, waterfall_panel
+from rerail.ui.pages.run_recovery import recovery_panel
 
 
 def panels(view: RunView, emitters: Sequence[EmitterRow], newest_checkpoints: Sequence[Checkpoint]) -> list[Markup]:
@@ -155,10 +156,50 @@ def checkpoints_panel(view: RunView, newest: Sequence[Checkpoint]) -> Markup:
         lead += f" The newest {text.number(len(newest))} are listed."
     return panel(
         "Checkpoints",
-        folded(heads, rows, "Checkpoints, newest first"),
+        [*_findings(view), folded(heads, rows, "Checkpoints, newest first")],
         "checkpoints",
         lead=lead + lag,
         actions=copy_table_button(),
+    )
+
+
+def _findings(view: RunView) -> list[Markup]:
+    """What should worry somebody, and the usual interval."""
+    freshness = view.checkpoint
+    said: list[Content] = []
+    if freshness.overdue_ns:
+        said.append(
+            f"The next checkpoint is overdue by {text.duration(freshness.overdue_ns)}: the newest durable one is "
+            f"{text.duration(freshness.age_ns)} old; usually one comes every {text.duration(freshness.interval_ns)}."
+        )
+    if freshness.stuck:
+        said.append(
+            f"{text.count(len(freshness.stuck), 'save')} began and did not become durable for far longer than usual: "
+            f"{', '.join(freshness.stuck[:3])}."
+        )
+    for step in freshness.suspect_steps:
+        said.append(
+            f"The checkpoint of step {text.number(step)} was loaded at least twice, and each time the attempt failed "
+            "before it saved anew: it may be damaged, or the fault lies just after it."
+        )
+    findings = [html.P([badge("finding", "warn"), " ", each], className="note") for each in said]
+    usual = "" if freshness.interval_ns is None else f"Usually one every {text.duration(freshness.interval_ns)}. "
+    return [*findings, html.P([usual, _advice(view)], className="note")]
+
+
+def _advice(view: RunView) -> str:
+    """How often this run should save, with what that rests on; or why that cannot be said."""
+    advice, freshness = view.interval_advice, view.checkpoint
+    if advice.advised_ns is None:
+        return f"How often to save cannot be advised: {advice.refusal}."
+    formula = "Daly's formula" if advice.formula == "daly" else "The optimum of asynchronous saves"
+    costs = f"{text.duration(freshness.blocked_ns)} blocked by each save"
+    if advice.floor_ns is not None:
+        costs += f" and {text.duration(freshness.commit_lag_p50_ns)} to write it"
+    return (
+        f"{formula} gives one every {text.duration(advice.advised_ns)} of training "
+        f"({text.duration(advice.low_ns)} to {text.duration(advice.high_ns)} over the 95 % limits of the MTTF), from "
+        f"{costs} and an MTTF of {text.duration(view.rates.mttf_ns)}."
     )
 
 
