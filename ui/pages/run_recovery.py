@@ -119,7 +119,7 @@ def _row(each: RecoveryDistribution) -> Sequence[Content]:
     )
 
 
-_GROUPINGS = {"all": "all", "scope": "scope", "cause": "cause", "initiator": "restarted", "config": "settings"}
+_GROUPINGS = {"all": "all", "scope": "scope", "cause": "cause", "initiator": "who", "config": "settings"}
 
 
 def _name(each: RecoveryDistribution) -> str:
@@ -130,7 +130,7 @@ def _name(each: RecoveryDistribution) -> str:
     if each.grouped_by == "cause":
         return text.cause(each.group)
     if each.grouped_by == "initiator":
-        return {"automatic": "automatically", "manual": "by a person"}.get(each.group, "by whom is not told")
+        return {"automatic": "restarted automatically", "manual": "restarted by a person"}.get(each.group, "not told")
     return "not told" if each.group == "unknown" else each.group
 
 
