@@ -22,13 +22,17 @@ from rerail.server.core.gathering import Gathering
 from rerail.server.core.goodput import Capacities, Tally, account_of, gpu_tally, tally
 from rerail.server.core.life import Life
 from rerail.server.core.progress import first_pass_ns, rollback_of, step_path, step_points
+from rerail.server.core.steps import StepBlock
 from rerail.server.core.timeline import Claim, Mode, TrainingStretch, paint
 from rerail.server.core.view import Account, Rollback, Span, SpanKind, StepPoint
 
-OPEN_BLOCKS = 128
-"""Blocks of steps at the end of an attempt that stay open: facts that come late by less than that cost little."""
+OPEN_NS = 3600 * 10**9
+"""The last hour of an attempt stays open: facts that come late by less than that cost little."""
 
-SEALED_AT_ONCE = 32
+FEWEST_OPEN_BLOCKS, MOST_OPEN_BLOCKS = 16, 128
+"""Blocks of steps that stay open in any case, and however short they are."""
+
+SEALED_AT_ONCE = 16
 """Sealing costs about as much as folding what is open: not at every block."""
 
 
@@ -201,11 +205,9 @@ class RunTimeline:
         number = len(records) - 1
         record, around, folded = records[number], surroundings[number], self.folded[number]
         blocks = record.blocks()
-        if around.is_interrupted or around.is_over or len(blocks) < OPEN_BLOCKS + SEALED_AT_ONCE:
+        cut = _sealable(blocks)
+        if around.is_interrupted or around.is_over or cut < SEALED_AT_ONCE or around.end < blocks[-1].end:
             return None
-        if around.end < blocks[-1].end:
-            return None
-        cut = len(blocks) - OPEN_BLOCKS
         until, last_step = blocks[cut].start, blocks[cut - 1].last_step
         limits = (record.earliest_open_phase, folded.result.last_activity_at)
         if any(limit is not None and limit < until for limit in limits):
@@ -281,6 +283,14 @@ class RunTimeline:
         self.spans = list(paint([*waiting, *excluded], life.start, life.end, None, modes).spans)
         self.settled_spans = 0
         return tally(self.spans), gpu_tally(self.spans, capacities) if capacities.is_known else Tally()
+
+
+def _sealable(blocks: Sequence[StepBlock]) -> int:
+    """How many leading blocks are old enough to be settled."""
+    if not blocks:
+        return 0
+    old = bisect_left([block.end for block in blocks], blocks[-1].end - OPEN_NS)
+    return max(min(old, len(blocks) - FEWEST_OPEN_BLOCKS), len(blocks) - MOST_OPEN_BLOCKS)
 
 
 def _passes_at(record: AttemptRecord, high_water_step: int | None) -> int | None:

@@ -43,7 +43,9 @@ def test_a_recorded_history_gives_its_figures(history: History):
 @every_history
 @pytest.mark.parametrize("open_blocks", [2, 128], ids=["sealing early", "sealing late"])
 def test_order_duplicates_and_batches_change_nothing(history: History, open_blocks: int, monkeypatch):
-    monkeypatch.setattr(run_timeline, "OPEN_BLOCKS", open_blocks)
+    monkeypatch.setattr(run_timeline, "OPEN_NS", 0)
+    monkeypatch.setattr(run_timeline, "FEWEST_OPEN_BLOCKS", open_blocks)
+    monkeypatch.setattr(run_timeline, "SEALED_AT_ONCE", max(1, open_blocks // 2))
     as_of = history.expected["as_of"]
     facts = history.facts()
     whole = RunFold(facts[0].run)
