@@ -161,7 +161,10 @@ class RunTimeline:
             result = attempt_pass(record, replace(around, start=sealed.until), sealed.carry, number)
         spans = result.painted.spans
         known = self.folded[number] if number < len(self.folded) else None
-        points = step_points(step_path(record), number, () if known is None else known.points)
+        path = step_path(record)
+        if sealed is not None and path and self.step_points and self.step_points[-1].at == path[0][0]:
+            del path[0]  # the corner at which it was sealed is there already
+        points = step_points(path, number, () if known is None else known.points)
         total = Tally()
         gpu_total = Tally()
         stretches = result.painted.stretches

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 TOUCHING_NS = 1_000_000
 LONGEST_BLOCK = 1024
-"""Steps of one block. Bounded, so that a step more costs the work of one block and not of the attempt."""
+"""Steps of one block. Bounded, so that a step more costs the work of one block and not of the attempt. A block ends
+before each multiple of it, so that where blocks meet does not depend on what was told first.
+"""
 
 
 @dataclass(slots=True)
@@ -69,7 +72,7 @@ class StatedSteps:
 
     start: int
     first_step: int
-    ends: tuple[int, ...] | array[int] = field(compare=False)
+    ends: array[int] = field(compare=False)
     identity: tuple[str, int] = ("", 0)
 
     @property
@@ -132,7 +135,7 @@ class StepStream:
     def _append(self, stated: StatedSteps) -> None:
         blocks = self.blocks
         if not blocks:
-            blocks.append(_block(stated.first_step, stated.start, stated.ends))
+            self._begin(stated.first_step, stated.start, stated.ends)
             return
         last = blocks[-1]
         if stated.first_step <= last.last_step:
@@ -142,7 +145,7 @@ class StepStream:
             skip = last.last_step + 1 - stated.first_step
             start = max(stated.ends[skip - 1], last.end)
             ends = array("q", [max(end, start) for end in stated.ends[skip:]])
-            blocks.append(_block(last.last_step + 1, start, ends))
+            self._begin(last.last_step + 1, start, ends)
             return
         gap = stated.start - last.end
         if stated.first_step == last.last_step + 1 and -TOUCHING_NS < gap < TOUCHING_NS:
@@ -151,24 +154,32 @@ class StepStream:
             if edge != last.end:
                 last.ends[-1] = edge
                 last.longest_ns = max(last.longest_ns, edge - previous_start)
-            if len(last.ends) + len(stated.ends) <= LONGEST_BLOCK:
-                _extend(last, edge, stated.ends)
-                return
-            blocks.append(_block(stated.first_step, edge, stated.ends))
+            fitting = -stated.first_step % LONGEST_BLOCK
+            _extend(last, edge, stated.ends[:fitting])
+            if len(stated.ends) > fitting:
+                self._begin(stated.first_step + fitting, last.end if fitting else edge, stated.ends[fitting:])
             return
         if gap <= -TOUCHING_NS:
             self.overlapping.append(stated)
         start = max(stated.start, last.end)
-        blocks.append(_block(stated.first_step, start, array("q", [max(end, start) for end in stated.ends])))
+        self._begin(stated.first_step, start, array("q", [max(end, start) for end in stated.ends]))
+
+    def _begin(self, first_step: int, start: int, ends: array[int]) -> None:
+        """New blocks for steps that do not continue the last one."""
+        at = 0
+        while at < len(ends):
+            until = min(len(ends), at + LONGEST_BLOCK - (first_step + at) % LONGEST_BLOCK)
+            self.blocks.append(_block(first_step + at, start, ends[at:until]))
+            start, at = ends[until - 1], until
 
 
-def _block(first_step: int, start: int, ends: tuple[int, ...] | array[int]) -> StepBlock:
+def _block(first_step: int, start: int, ends: Sequence[int]) -> StepBlock:
     block = StepBlock(first_step, start, array("q"))
     _extend(block, start, ends)
     return block
 
 
-def _extend(block: StepBlock, start: int, ends: tuple[int, ...] | array[int]) -> None:
+def _extend(block: StepBlock, start: int, ends: Sequence[int]) -> None:
     longest = block.longest_ns
     previous = start
     for end in ends:
@@ -209,7 +220,7 @@ def merged_blocks(streams: list[StepStream]) -> list[StepBlock]:
         last = merged[-1]
         end = max(end, last.end)
         touches = step == last.last_step + 1 and first_starts[step] - last.end < TOUCHING_NS
-        if touches and len(last.ends) < LONGEST_BLOCK:
+        if touches and step % LONGEST_BLOCK:
             _extend(last, last.end, (end,))
         else:
             start = last.end if touches else max(first_starts[step], last.end)
