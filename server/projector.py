@@ -15,9 +15,10 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from rerail.server.core.facts import Fact
 from rerail.server.core.fold import RunFold
 from rerail.server.core.view import RunState, RunView
 from rerail.server.errors import StoreAwayError
@@ -27,6 +28,9 @@ logger = logging.getLogger(__name__)
 
 SECOND = 10**9
 LEASE_NS = 120 * SECOND
+COMMITS_AT_ONCE = 64
+"""So many commits of a run are read from the log at once: its facts are never all in memory."""
+
 HELD_FOLDS = 256
 """Folds kept in memory; the least recently used one goes first."""
 
@@ -41,6 +45,20 @@ class _Held:
     fold: RunFold
     upto_ingest: int = 0
     revision: int | None = None
+
+    @classmethod
+    def of(cls, run: str, store: Store) -> _Held:
+        """A fold that holds no fact: what it must see again is read from the log."""
+
+        def recall() -> Iterator[Fact]:
+            after = 0
+            while after < held.upto_ingest:
+                log = store.log(run, after, min(held.upto_ingest, after + COMMITS_AT_ONCE))
+                yield from log.facts
+                after = log.upto_ingest
+
+        held = cls(RunFold(run, recall))
+        return held
 
 
 class Projector:
@@ -106,10 +124,13 @@ class Projector:
             self._store.save_error(due.run, f"{type(error).__name__}: {error}", self._clock() + RETRY_AFTER_NS)
 
     def _project(self, run: str) -> None:
-        held = self._held.pop(run, None) or _Held(RunFold(run))
-        log = self._store.log(run, held.upto_ingest)
-        if log.facts:
+        held = self._held.pop(run, None) or _Held.of(run, self._store)
+        while True:
+            log = self._store.log(run, held.upto_ingest, held.upto_ingest + COMMITS_AT_ONCE)
             held.fold.add(log.facts)
+            held.upto_ingest = log.upto_ingest
+            if log.upto_ingest >= log.last_ingest:
+                break
         as_of = self._clock()
         view = held.fold.view(as_of, duplicates=log.duplicates, rejected=log.rejected)
         derived = DerivedRun(
@@ -124,7 +145,6 @@ class Projector:
             base_revision=held.revision,
         )
         held.revision = self._store.save(derived, next_due_at(view, as_of))
-        held.upto_ingest = log.upto_ingest
         self._held[run] = held
         while len(self._held) > self._held_folds:
             self._held.popitem(last=False)

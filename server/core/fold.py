@@ -22,7 +22,7 @@ from rerail.server.core.causes import Case, judge
 from rerail.server.core.checkpoint_interval import advised_interval
 from rerail.server.core.facts import Fact, Phase
 from rerail.server.core.freshness import freshness_of
-from rerail.server.core.gathering import Gathering
+from rerail.server.core.gathering import Gathering, Recall
 from rerail.server.core.goodput import Capacities, Tally, account_of
 from rerail.server.core.incidents import IncidentBounds, IncidentFindings, Interruption, incident, incident_bounds
 from rerail.server.core.life import Life, life_of, surroundings_of
@@ -54,11 +54,15 @@ UNTOLD_NS = 10_000_000_000
 
 
 class RunFold:
-    """One run's facts → timeline, figures, incidents."""
+    """One run's facts → timeline, figures, incidents.
 
-    def __init__(self, run_id: str) -> None:
+    With `recall` facts are not held: what came so late that everything must be gathered anew is read again. Without it
+    the fold holds every fact, and one may be added any number of times.
+    """
+
+    def __init__(self, run_id: str, recall: Recall | None = None) -> None:
         self.run_id = run_id
-        self._gathering = Gathering()
+        self._gathering = Gathering(recall)
         self._timeline = RunTimeline(self._gathering)
         self._saves = Saves(self._gathering)
         self._verdicts: dict[int, tuple[tuple[object, ...], Verdict, tuple[EvidenceLine, ...]]] = {}

@@ -9,7 +9,7 @@ Rules
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
@@ -80,12 +80,18 @@ class RunWide:
     """Goes up when anything that bears on the timeline of every attempt changes."""
 
 
+Recall = Callable[[], Iterable[Fact]]
+"""Everything that was added so far, each fact once, in any order."""
+
+
 class Gathering:
     """Everything told about one run, sorted."""
 
-    def __init__(self) -> None:
+    def __init__(self, recall: Recall | None = None) -> None:
+        self._recall = recall
         self._facts: list[Fact] = []
         self._held: dict[str, set[int]] = {}
+        """Both only where nobody else can recall what was told."""
         self.clocks: dict[str, EmitterClock] = {}
         self.late = 0
         self.gatherings = 0
@@ -115,7 +121,15 @@ class Gathering:
     # --- taking facts ---
 
     def add(self, facts: Iterable[Fact]) -> None:
-        """Take facts in any order; those held already change nothing but a count."""
+        """Take facts in any order; those held already change nothing but a count.
+
+        Where they are recalled from a log, the log has each of them once.
+        """
+        if self._recall is not None:
+            for fact in facts:
+                if not self._must_regather:
+                    self._take(fact)
+            return
         for fact in facts:
             held = self._held.setdefault(fact.emitter, set())
             if fact.seq in held:
@@ -349,17 +363,18 @@ class Gathering:
         self.gatherings += 1
         self._clear()
         self.clocks = {}
-        for fact in self._facts:
+        facts = self._facts if self._recall is None else list(self._recall())
+        for fact in facts:
             if isinstance(fact, Clock):
                 self.clocks.setdefault(fact.emitter, EmitterClock()).state(fact.at, fact.offset_us * 1000)
-        self._jobs = {fact.job for fact in self._facts if fact.job is not None and isinstance(fact, ATTEMPT_FACTS)}
+        self._jobs = {fact.job for fact in facts if fact.job is not None and isinstance(fact, ATTEMPT_FACTS)}
         self._must_regather = False
-        self._found_all()
-        for fact in self._facts:
+        self._found_all(facts)
+        for fact in facts:
             self._take(fact)
         self._must_regather = False
 
-    def _found_all(self) -> None:
+    def _found_all(self, facts: Sequence[Fact]) -> None:
         """Every attempt the facts prove, before any of them is given to one.
 
         Facts without an iteration, or without any count, prove a first attempt of their kind only where they are older
@@ -368,7 +383,7 @@ class Gathering:
         told: dict[tuple[str | None, AttemptKey], int] = {}
         loose: dict[tuple[str | None, AttemptKey], int] = {}
         keyless: dict[str | None, int] = {}
-        for fact in self._facts:
+        for fact in facts:
             if not isinstance(fact, FOUNDING_FACTS):
                 continue
             key, job = stated_key(fact), self._job(fact.job)

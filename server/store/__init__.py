@@ -78,10 +78,12 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class LogSlice:
-    """Facts of a run that became visible after an `ingest` number, up to and with `upto_ingest`."""
+    """Facts of a run that became visible after one `ingest` number, up to and with another."""
 
     facts: tuple[Fact, ...]
     upto_ingest: int
+    last_ingest: int
+    """Of the run: more is there to be read where this is larger than `upto_ingest`."""
     duplicates: int
     """Lines of the run that were duplicates, ever."""
     rejected: int
@@ -120,8 +122,8 @@ class Store(Protocol):
     def append(self, batches: Sequence[Batch]) -> tuple[Receipt, ...]:
         """Put batches into the log in one transaction; one receipt each, in order."""
 
-    def log(self, run: str, after_ingest: int = 0) -> LogSlice:
-        """Facts of a run since `after_ingest`, in the order of `(ingest, emitter, seq)`. Empty for an unknown run."""
+    def log(self, run: str, after_ingest: int = 0, upto_ingest: int | None = None) -> LogSlice:
+        """Facts of a run since `after_ingest`, in the order of their `ingest`. Empty for an unknown run."""
 
     def claim_due(self, now: int, limit: int, lease_ns: int) -> tuple[DueRun, ...]:
         """Runs with new facts or whose time has come; nobody else gets them until saved, or until the lease is over."""

@@ -36,7 +36,11 @@ _COUNTED = select(
 _segment = tables.fact_segment.c
 _SEGMENTS = (
     select(_segment.ingest, _segment.lines)
-    .where(_segment.run_id == bindparam("key"), _segment.ingest > bindparam("after"))
+    .where(
+        _segment.run_id == bindparam("key"),
+        _segment.ingest > bindparam("after"),
+        _segment.ingest <= bindparam("upto"),
+    )
     .order_by(_segment.ingest, _segment.part)
 )
 
@@ -50,23 +54,24 @@ class Reader:
 
     # --- the log --------------------------------------------------------------------------------------------------
 
-    def log(self, run: str, after_ingest: int) -> LogSlice:
+    def log(self, run: str, after_ingest: int, upto_ingest: int | None) -> LogSlice:
         """See `Store.log`."""
         run_id = key_of(run)
         with self._engine.begin() as connection:
             known = connection.execute(_COUNTED, {"key": run_id}).one_or_none()
             if known is None:
-                return LogSlice((), 0, 0, int(connection.execute(_REJECTED, {"key": run_id}).scalar_one()))
+                return LogSlice((), 0, 0, 0, int(connection.execute(_REJECTED, {"key": run_id}).scalar_one()))
+            upto = known.last_ingest if upto_ingest is None else min(upto_ingest, known.last_ingest)
             segments = []
-            if known.last_ingest > after_ingest:
-                segments = connection.execute(_SEGMENTS, {"key": run_id, "after": after_ingest}).all()
+            if upto > after_ingest:
+                segments = connection.execute(_SEGMENTS, {"key": run_id, "after": after_ingest, "upto": upto}).all()
         facts: list[Fact] = []
         for _, commit in groupby(segments, key=itemgetter(0)):
             # In the order of commit, and within one commit in the order of their instants.
             together = [fact for _, packed in commit for fact in facts_of(documents.unpack_lines(packed))]
             together.sort(key=lambda fact: (fact.at, fact.emitter, fact.seq))
             facts += together
-        return LogSlice(tuple(facts), known.last_ingest, known.duplicate, int(known.rejected))
+        return LogSlice(tuple(facts), upto, known.last_ingest, known.duplicate, int(known.rejected))
 
     # --- views ----------------------------------------------------------------------------------------------------
 

@@ -38,10 +38,10 @@ class SqlStore:
         with engines.answering():
             return self._appender.append(batches)
 
-    def log(self, run: str, after_ingest: int = 0) -> LogSlice:
+    def log(self, run: str, after_ingest: int = 0, upto_ingest: int | None = None) -> LogSlice:
         """Facts of a run since `after_ingest`."""
         with engines.answering():
-            return self._reader.log(run, after_ingest)
+            return self._reader.log(run, after_ingest, upto_ingest)
 
     def claim_due(self, now: int, limit: int, lease_ns: int) -> tuple[DueRun, ...]:
         """Runs whose view is to be made; nobody else gets them until the lease is over or they are saved."""

@@ -133,6 +133,27 @@ def test_any_order_any_duplicates_and_any_batches_give_the_same_view(story: Stor
 
 
 @few
+@given(stories(), st.randoms(use_true_random=False))
+def test_a_fold_that_holds_no_fact_and_reads_the_log_again_gives_the_same(story: Story, chance):
+    whole, expected = folded(story.facts, story.at)
+    told = list(story.facts)
+    chance.shuffle(told)
+    log: list[Fact] = []
+    reader = RunFold("story", lambda: log)
+    while told:
+        size = chance.randint(1, 12)
+        log += told[:size]
+        reader.add(told[:size])
+        del told[:size]
+        reader.view(story.at)
+    view = reader.view(story.at)
+    assert replace(view, data_quality=replace(view.data_quality, late=0)) == replace(
+        expected, data_quality=replace(expected.data_quality, late=0)
+    )
+    assert reader.spans == whole.spans
+
+
+@few
 @given(stories(), st.integers(-300, 300))
 def test_a_clock_that_is_off_and_says_so_changes_no_figure(story: Story, offset_seconds: int):
     _, expected = folded(story.facts, story.at)
