@@ -22,14 +22,14 @@ from rerail.server.core.facts import Fact
 from rerail.server.core.fold import RunFold
 from rerail.server.core.view import RunState, RunView
 from rerail.server.errors import StoreAwayError
-from rerail.server.store import DerivedRun, DueRun, Store
+from rerail.server.store import DerivedRun, DueRun, LogSlice, Store
 
 logger = logging.getLogger(__name__)
 
 SECOND = 10**9
 LEASE_NS = 120 * SECOND
-COMMITS_AT_ONCE = 64
-"""So many commits of a run are read from the log at once: its facts are never all in memory."""
+FACTS_AT_ONCE = 5000
+"""About so many facts of a run are read from the log at once: they are never all in memory."""
 
 HELD_FOLDS = 256
 """Folds kept in memory; the least recently used one goes first."""
@@ -51,14 +51,27 @@ class _Held:
         """A fold that holds no fact: what it must see again is read from the log."""
 
         def recall() -> Iterator[Fact]:
-            after = 0
-            while after < held.upto_ingest:
-                log = store.log(run, after, min(held.upto_ingest, after + COMMITS_AT_ONCE))
+            for log in slices(store, run, 0, held.upto_ingest):
                 yield from log.facts
-                after = log.upto_ingest
 
         held = cls(RunFold(run, recall))
         return held
+
+
+def slices(store: Store, run: str, after_ingest: int, upto_ingest: int | None = None) -> Iterator[LogSlice]:
+    """The log of a run in pieces of about `FACTS_AT_ONCE`; at least one, also where nothing came since."""
+    commits = 4
+    while True:
+        upto = after_ingest + commits
+        log = store.log(run, after_ingest, upto if upto_ingest is None else min(upto, upto_ingest))
+        yield log
+        after_ingest = log.upto_ingest
+        if after_ingest >= (log.last_ingest if upto_ingest is None else upto_ingest):
+            return
+        if 2 * len(log.facts) < FACTS_AT_ONCE:
+            commits *= 2
+        elif len(log.facts) > FACTS_AT_ONCE:
+            commits = max(1, commits // 2)
 
 
 class Projector:
@@ -125,12 +138,9 @@ class Projector:
 
     def _project(self, run: str) -> None:
         held = self._held.pop(run, None) or _Held.of(run, self._store)
-        while True:
-            log = self._store.log(run, held.upto_ingest, held.upto_ingest + COMMITS_AT_ONCE)
+        for log in slices(self._store, run, held.upto_ingest):
             held.fold.add(log.facts)
             held.upto_ingest = log.upto_ingest
-            if log.upto_ingest >= log.last_ingest:
-                break
         as_of = self._clock()
         view = held.fold.view(as_of, duplicates=log.duplicates, rejected=log.rejected)
         derived = DerivedRun(

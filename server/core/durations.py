@@ -9,6 +9,7 @@ Rules
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ class Window:
 class BlockSample:
     """What one block of steps adds to s* and κ."""
 
-    undisturbed: tuple[int, ...]
+    undisturbed: array[int]
     in_flight_ns: int
     in_flight_count: int
 
@@ -236,7 +237,7 @@ def sample_of(block: StepBlock, windows: Sequence[Window], overlays: Sequence[Cl
     """What the steps of one block say; the first `skip` of them are left out."""
     durations = net_durations(block, overlays)
     if not windows:
-        return BlockSample(tuple(durations[skip:]), 0, 0)
+        return BlockSample(array("q", durations[skip:]), 0, 0)
     undisturbed: list[int] = []
     in_flight_ns = in_flight_count = 0
     start = block.start
@@ -248,4 +249,4 @@ def sample_of(block: StepBlock, windows: Sequence[Window], overlays: Sequence[Cl
             else:
                 undisturbed.append(duration)
         start = end
-    return BlockSample(tuple(undisturbed), in_flight_ns, in_flight_count)
+    return BlockSample(array("q", undisturbed), in_flight_ns, in_flight_count)
