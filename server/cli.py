@@ -93,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     show = _reading(commands, "show", "the figures of a run", "showing:show_run")
     show.add_argument("run_id", metavar="RUN")
     show.add_argument("--as-of", metavar="T", help="as known at T: ISO 8601, seconds or nanoseconds since 1970")
+    show.add_argument("--definition", metavar="NAME", help="whose goodput: rerail, aws, ett, google or meta_ettr")
     show.add_argument("--window", nargs=2, metavar=("A", "B"), help="the figures of this window only")
 
     incidents = _reading(commands, "incidents", "the incidents of a run, newest first", "showing:show_incidents")

@@ -2,6 +2,7 @@
 
     RerailError
     ├── NotFoundError            no such run or incident: 404
+    ├── UnknownDefinitionError   no such definition of goodput: 422
     ├── RefusedRequestError      the request as a whole cannot be taken; knows its HTTP status and what would mend it
     ├── SettingsError            a setting that cannot be used; names it and where it came from
     └── StoreError
@@ -26,6 +27,13 @@ class NotFoundError(RerailError):
         self.what = what
         self.name = name
         super().__init__(f"no {what} named {name}")
+
+
+class UnknownDefinitionError(RerailError):
+    """No definition of goodput has this name; the message lists those that have one."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"definition: {name!r} is none of {', '.join(known)}")
 
 
 class RefusedRequestError(RerailError):

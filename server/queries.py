@@ -14,16 +14,20 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from rerail.server.core.definitions import Definition, DefinitionInput, definitions
+from rerail.server.core.facts import Fact
 from rerail.server.core.fold import RunFold
 from rerail.server.core.goodput import account, clipped, sliding
 from rerail.server.core.view import Account, Attempt, Checkpoint, Incident, RunView, Span
-from rerail.server.errors import NotFoundError
+from rerail.server.errors import NotFoundError, UnknownDefinitionError
+from rerail.server.query_histories import Histories, history_of
 from rerail.server.query_results import (
     AttemptMark,
     Changes,
     EmitterRow,
     IncidentPage,
     IncidentView,
+    Measurement,
     RefusedPage,
     RunPage,
     RunRow,
@@ -31,7 +35,7 @@ from rerail.server.query_results import (
     StorageFigures,
     Timeline,
 )
-from rerail.server.store import Store
+from rerail.server.store import LogSlice, Store
 from rerail.server.store.run_rows import mark_of
 from rerail.server.thinning import binned, thinned_checkpoints, thinned_points
 
@@ -55,6 +59,7 @@ class Queries:
     def __init__(self, store: Store, clock: Callable[[], int] = time.time_ns) -> None:
         self._store = store
         self._clock = clock
+        self._histories = Histories(store)
 
     # --- runs -------------------------------------------------------------------------------------------------------
 
@@ -97,15 +102,51 @@ class Queries:
         self.run(run_id)
         return account(self._store.spans(run_id, start, end), start, end)
 
+    def measured(
+        self, run_id: str, definition: str, as_of: int | None = None, window: tuple[int, int] | None = None
+    ) -> Measurement:
+        """The run, or `[start, end)` of it, under one definition.
+
+        What a definition needs of the log is read from it once and then kept up, so that asking again is cheap. Raises
+        `UnknownDefinitionError`.
+        """
+        wanted = definition_named(definition)
+        facts: Sequence[Fact] | None = None
+        if as_of is not None:
+            log = self._past(run_id, as_of)
+            view, spans = self._folded(run_id, log, as_of)
+            facts = log.facts
+        else:
+            view = self.run(run_id)
+            start, end = self._range(view, None, None) if window is None else window
+            spans = self._store.spans(run_id, start, end)
+            if not spans:
+                view, spans = self._fold(run_id, view.as_of)
+        if window is not None:
+            spans = clipped(spans, *window)
+        history = None
+        if wanted.needs_history:
+            history = self._histories.of(run_id, view) if facts is None else history_of(facts, view)
+        of_window = view.account if window is None else account(spans, *window)
+        given = DefinitionInput(view=view, account=of_window, spans=spans, window=window, history=history)
+        return Measurement(wanted, wanted.measure(given), view, of_window)
+
     def _fold(self, run_id: str, as_of: int) -> tuple[RunView, Sequence[Span]]:
         """The run from the facts that had happened by `as_of`, by the emitters' corrected clocks."""
+        return self._folded(run_id, self._past(run_id, as_of), as_of)
+
+    def _past(self, run_id: str, as_of: int) -> LogSlice:
+        """The facts that had happened by `as_of`."""
         log = self._store.log(run_id)
         offsets = {row.emitter: row.clock_offset_ns or 0 for row in self._store.emitters(run_id)}
-        facts = [fact for fact in log.facts if fact.at - offsets.get(fact.emitter, 0) <= as_of]
+        facts = tuple(fact for fact in log.facts if fact.at - offsets.get(fact.emitter, 0) <= as_of)
         if not facts:
             raise NotFoundError("run", run_id)
+        return replace(log, facts=facts)
+
+    def _folded(self, run_id: str, log: LogSlice, as_of: int) -> tuple[RunView, Sequence[Span]]:
         fold = RunFold(run_id)
-        fold.add(facts)
+        fold.add(log.facts)
         view = fold.view(as_of, duplicates=log.duplicates, rejected=log.rejected)
         return view, fold.spans
 
@@ -245,6 +286,14 @@ class Queries:
         if cursor is None:
             return Changes(self._store.newest_revision(), ())
         return Changes(*self._store.changes_since(cursor, limit))
+
+
+def definition_named(name: str) -> Definition:
+    """A definition by its name. Raises `UnknownDefinitionError`."""
+    known = definitions()
+    if name not in known:
+        raise UnknownDefinitionError(name, tuple(known))
+    return known[name]
 
 
 def fitting_window(range_ns: int) -> int:

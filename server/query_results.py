@@ -12,8 +12,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rerail.server.core.definitions import Definition, Measured
 from rerail.server.core.facts import Outcome, Pairs, Phase, Scope
-from rerail.server.core.view import Attempt, Checkpoint, Incident, RunState, SlidingPoint, Span, StepPoint
+from rerail.server.core.view import (
+    Account,
+    Attempt,
+    Checkpoint,
+    Incident,
+    RunState,
+    RunView,
+    SlidingPoint,
+    Span,
+    StepPoint,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,3 +273,14 @@ class Changes:
 
     cursor: int
     run_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """A run, or a window of it, under one definition, beside rerail's own account of the same time."""
+
+    definition: Definition
+    measured: Measured
+    view: RunView
+    account: Account
+    """rerail's, of the window or of the whole life."""

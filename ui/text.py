@@ -1,10 +1,7 @@
-"""Text: numbers, durations and names as people say them.
+"""Text: names, sizes and costs as people say them; durations, shares and counts are those of `core/words.py`.
 
 Rules
 - Unknown is the word `unknown` (in a table cell `–`), never 0.
-- A duration has its two largest units (`4 min 12 s`); below ten seconds one decimal; nothing is rounded up to a unit it
-  did not reach.
-- Shares are percents with one decimal. A share that is not quite all or nothing never reads as `100 %` or `0 %`.
 """
 
 from __future__ import annotations
@@ -13,76 +10,11 @@ import signal
 
 from rerail.server.core.facts import Initiator, Outcome, Phase, Scope
 from rerail.server.core.view import CausalRole, Domain, FailureRates, RunState
+from rerail.server.core.words import THIN, UNKNOWN, count, duration, number, points, share  # noqa: F401 - as text.…
 
-UNKNOWN = "unknown"
 DASH = "–"
-THIN = "\u202f"
-"""A narrow space that does not break, between a number and its unit."""
-
 NANOSECONDS = 1_000_000_000
 HOUR_NS = 3600 * NANOSECONDS
-
-
-def duration(length_ns: int | None, unknown: str = UNKNOWN) -> str:
-    """A length of time, rounded: `0 s`, `420 ms`, `8.3 s`, `4 min 12 s`, `2 h 05 min`, `3 d 4 h`."""
-    if length_ns is None:
-        return unknown
-    if length_ns < 0:
-        return "−" + duration(-length_ns)
-    if length_ns == 0:
-        return f"0{THIN}s"
-    if length_ns < 1_000_000:
-        return f"{length_ns / 1000:.0f}{THIN}µs"
-    if length_ns < NANOSECONDS:
-        return f"{length_ns / 1e6:.0f}{THIN}ms"
-    tenths = (length_ns + NANOSECONDS // 20) // (NANOSECONDS // 10)
-    if tenths < 600:
-        return f"{tenths / 10:g}{THIN}s"
-    whole = (length_ns + NANOSECONDS // 2) // NANOSECONDS
-    if whole < 3600:
-        return _two(whole // 60, "min", whole % 60, "s")
-    minutes = (whole + 30) // 60
-    if minutes < 24 * 60:
-        return _two(minutes // 60, "h", minutes % 60, "min")
-    hours = (whole + 1800) // 3600
-    return _two(hours // 24, "d", hours % 24, "h")
-
-
-def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
-    if small == 0:
-        return f"{large}{THIN}{large_unit}"
-    return f"{large}{THIN}{large_unit} {small}{THIN}{small_unit}"
-
-
-def share(fraction: float | None, unknown: str = UNKNOWN) -> str:
-    """A fraction as percent: `84.2 %`; `<0.1 %` and `>99.9 %` where rounding would lie."""
-    if fraction is None:
-        return unknown
-    percent = fraction * 100
-    if 0 < percent < 0.1:
-        return f"<0.1{THIN}%"
-    if 99.9 < percent < 100:
-        return f">99.9{THIN}%"
-    return f"{percent:.1f}{THIN}%"
-
-
-def points(fraction: float) -> str:
-    """A difference of shares: `9.1 points`, `less than 0.1 points`."""
-    percent = fraction * 100
-    if 0 < percent < 0.1:
-        return "less than 0.1 points"
-    return f"{percent:.1f} point{'' if f'{percent:.1f}' == '1.0' else 's'}"
-
-
-def number(value: int | None, unknown: str = UNKNOWN) -> str:
-    """A whole number with thin spaces between thousands."""
-    return unknown if value is None else f"{value:,}".replace(",", THIN)
-
-
-def count(value: int, one: str, many: str | None = None) -> str:
-    """`1 fault`, `7 faults`, `no faults`."""
-    name = one if value == 1 else many or one + "s"
-    return f"no {name}" if value == 0 else f"{number(value)} {name}"
 
 
 def mttf(rates: FailureRates) -> str:

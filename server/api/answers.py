@@ -18,9 +18,10 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from rerail.server.core.report import account_figures, incident_figures, iso
+from rerail.server.core.report import account_figures, definition_figures, figures, incident_figures, iso
 from rerail.server.core.view import Account
-from rerail.server.errors import NotFoundError, RefusedRequestError, StoreAwayError
+from rerail.server.errors import NotFoundError, RefusedRequestError, StoreAwayError, UnknownDefinitionError
+from rerail.server.queries import Queries
 from rerail.server.query_results import IncidentView
 
 _encode = msgspec.json.Encoder().encode
@@ -78,9 +79,21 @@ def incident_answer(found: IncidentView) -> dict[str, object]:
     return {**shape, "incident": incident_figures(found.incident)}
 
 
-def window_answer(run_id: str, start: int, end: int, account: Account) -> dict[str, object]:
-    """The figures of one window of a run."""
-    return {"run_id": run_id, "from_ns": start, "to_ns": end, **account_figures(account)}
+def run_answer(
+    queries: Queries, run_id: str, as_of: int | None, window: tuple[int, int] | None, definition: str | None
+) -> dict[str, object]:
+    """The figures of a run, or of a window of it; under a definition where one is named."""
+    if definition is None:
+        if window is None:
+            return figures(queries.run(run_id, as_of))
+        return _window_figures(run_id, window, queries.window(run_id, *window, as_of))
+    found = queries.measured(run_id, definition, as_of, window)
+    shown = figures(found.view) if window is None else _window_figures(run_id, window, found.account)
+    return {**shown, **definition_figures(found.definition, found.measured, found.account)}
+
+
+def _window_figures(run_id: str, window: tuple[int, int], account: Account) -> dict[str, object]:
+    return {"run_id": run_id, "from_ns": window[0], "to_ns": window[1], **account_figures(account)}
 
 
 def respond(request: Request, body: object) -> Response:
@@ -119,6 +132,10 @@ def add_error_answers(api: FastAPI) -> None:
         return refusal(
             404, f"unknown_{error.what}", str(error), f"GET /api/v1/{error.what}s lists those that are known"
         )
+
+    @api.exception_handler(UnknownDefinitionError)
+    async def _undefined(_request: Request, error: UnknownDefinitionError) -> Response:
+        return refusal(422, "invalid_parameter", str(error), "leave it out for rerail's own")
 
     @api.exception_handler(StoreAwayError)
     async def _away(_request: Request, error: StoreAwayError) -> Response:

@@ -15,9 +15,8 @@ from urllib.parse import unquote
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from rerail.server.api.answers import incident_answer, plain, respond, window_answer
+from rerail.server.api.answers import incident_answer, plain, respond, run_answer
 from rerail.server.api.timeline_shape import timeline_shape
-from rerail.server.core.report import figures
 from rerail.server.errors import RefusedRequestError
 from rerail.server.instants import parse_instant
 from rerail.server.queries import Queries
@@ -141,15 +140,22 @@ def reads_router(queries: Queries) -> APIRouter:
         summary="The figures of a run, now or as of an instant, or of a window of it",
         openapi_extra=_documented("as_of", "from", "to"),
     )
-    def run(request: Request, run_id: RunId, as_of: AsOf, start: From, end: To) -> Response:
-        if start is None and end is None:
-            return respond(request, figures(queries.run(run_id, as_of)))
-        if start is None or end is None or end < start:
-            raise RefusedRequestError(
-                422, "invalid_parameter", "from and to: a window has both, in order", "?from=…&to=…"
-            )
-        account = queries.window(run_id, start, end, as_of)
-        return respond(request, window_answer(run_id, start, end, account))
+    def run(
+        request: Request,
+        run_id: RunId,
+        as_of: AsOf,
+        start: From,
+        end: To,
+        definition: Annotated[str | None, Query(description="Whose goodput: rerail, aws, ett, google, …")] = None,
+    ) -> Response:
+        window = None
+        if start is not None or end is not None:
+            if start is None or end is None or end < start:
+                raise RefusedRequestError(
+                    422, "invalid_parameter", "from and to: a window has both, in order", "?from=…&to=…"
+                )
+            window = (start, end)
+        return respond(request, run_answer(queries, run_id, as_of, window, definition))
 
     @router.get("/api/v1/incidents", summary="Incidents of all runs, newest first")
     def incidents(request: Request, offset: Offset = 0, limit: Limit = 100) -> Response:

@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from rerail.server.api.answers import incident_answer, plain, window_answer
+from rerail.server.api.answers import incident_answer, plain, run_answer
 from rerail.server.commands import opened_store, settings_of
-from rerail.server.core.report import figures, iso
+from rerail.server.core.report import iso
 from rerail.server.errors import RerailError
 from rerail.server.instants import parse_instant
 from rerail.server.queries import Queries
@@ -64,14 +64,12 @@ def show_run(parsed: argparse.Namespace) -> int:
     """The figures of one run."""
     as_of = None if parsed.as_of is None else _instant("--as-of", parsed.as_of)
     with _queries(parsed) as queries:
+        window = None
         if parsed.window is not None:
-            start, end = (_instant("--window", edge) for edge in parsed.window)
+            start, end = window = tuple(_instant("--window", edge) for edge in parsed.window)
             if end < start:
                 raise RerailError("--window: A must be before B")
-            account = queries.window(parsed.run_id, start, end, as_of)
-            shown = window_answer(parsed.run_id, start, end, account)
-        else:
-            shown = figures(queries.run(parsed.run_id, as_of))
+        shown = run_answer(queries, parsed.run_id, as_of, window, parsed.definition)
     if parsed.json:
         _print_json(shown)
     else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
+from rerail.server.core.definitions import OURS, Definition, Measured
 from rerail.server.core.rates import DAY_NS
 from rerail.server.core.recovery import GROUPINGS
 from rerail.server.core.view import (
@@ -143,6 +144,42 @@ def account_figures(account: Account) -> dict[str, object]:
             }
             for row in account.waterfall
         ],
+    }
+
+
+def definition_figures(definition: Definition, measured: Measured, account: Account) -> dict[str, object]:
+    """What takes the place of rerail's figures where another definition is in force, and the details of it."""
+    in_force: dict[str, object] = {"definition": definition.name}
+    if definition.name != OURS:
+        in_force |= {
+            "training_goodput": measured.training,
+            "infrastructure_goodput": measured.infrastructure,
+            "productive_seconds": seconds(measured.productive_ns),
+            "elapsed_seconds": seconds(measured.elapsed_ns),
+        }
+    return {
+        **in_force,
+        "definition_details": {
+            "title": definition.title,
+            "statement": definition.stated_by,
+            "difference": measured.difference,
+            "buckets": [
+                {"name": each.name, "seconds": seconds(each.length_ns), "share": each.share}
+                for each in measured.buckets
+            ],
+            "reasons": dict(measured.reasons),
+            "numbers": dict(measured.numbers),
+            "told": [
+                {"name": each.name, "at": iso(each.at), "value": each.value, "step": each.step}
+                for each in measured.told
+            ],
+            "rerail": {
+                "training_goodput": account.training_goodput,
+                "infrastructure_goodput": account.infrastructure_goodput,
+                "productive_seconds": seconds(account.productive_ns),
+                "elapsed_seconds": seconds(account.elapsed_ns),
+            },
+        },
     }
 
 

@@ -125,6 +125,7 @@ def test_emitters_and_storage_are_shown(runs: httpx.Client) -> None:
         ("/api/v1/runs?sort=document", 422, "invalid_parameter"),
         ("/api/v1/runs?limit=0", 422, "invalid_parameter"),
         ("/api/v1/runs/a?as_of=yesterday", 422, "invalid_parameter"),
+        ("/api/v1/runs/a?definition=mine", 422, "invalid_parameter"),
         ("/api/v1/runs/a?from=5", 422, "invalid_parameter"),
         ("/api/v1/runs/a/timeline?from=2000000000&to=1900000000", 422, "invalid_parameter"),
         ("/api/v1/runs/a/timeline?width=nan", 422, "invalid_parameter"),
@@ -171,6 +172,7 @@ def test_the_documentation_is_served_from_here_and_names_every_path(runs: httpx.
         "as_of",
         "from",
         "to",
+        "definition",
     }
 
 

@@ -1,0 +1,125 @@
+"""Google's log: what its library would have been told of a run, made from our facts.
+
+Rules
+- An attempt's start is a job start; a completed run's end is the job end. A run that failed logs none.
+- `data_wait` is the loading of data, `saving` a blocking save, `loading` a restore; what an importer knew the length
+  of and not the place is counted with them.
+- A window holds what lies in `(start, end]`. Time declared out of account is taken out of the clock.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from rerail.server.core.definitions import DefinitionInput
+from rerail.server.core.definitions.history import AttemptHistory, History, PhaseTold, ToldFigure
+from rerail.server.core.definitions.step_stamps import StampRun, StoppedClock, inside, mapped, stamp_runs
+from rerail.server.core.facts import Outcome, Phase
+
+TOOL = "google-goodput/"
+"""What the importer of that library's log puts before the names of its metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoogleLog:
+    """What the library would have been told, on a clock that stood still in excluded windows."""
+
+    starts: tuple[int, ...]
+    """Job starts."""
+    runs: tuple[tuple[int, StampRun], ...]
+    """`(index of the job start before it, stamps)`."""
+    end: int | None
+    """Job end; None while it was not logged."""
+    phases: tuple[PhaseTold, ...]
+    loads: tuple[tuple[int, int], ...]
+    """Loads of data as `(end, length)`, in order."""
+    saves: int
+    restores: int
+
+    def instants(self) -> list[int]:
+        """Every stamp of the log."""
+        found = [*self.starts]
+        for _, run in self.runs:
+            found += (run.starts[0], run.starts[-1])
+        for phase in self.phases:
+            found += (phase.start, phase.end)
+        return found if self.end is None else [*found, self.end]
+
+
+def google_log(given: DefinitionInput, history: History, clock: StoppedClock) -> GoogleLog:
+    view = given.view
+    told = history.told_by(TOOL)
+    counted = clock.counted
+    end = None
+    if view.ended_at is not None and view.outcome is Outcome.COMPLETED:
+        end = view.ended_at
+    low, high = given.window if given.window is not None else (-1, 1 << 62)
+    starts: list[int] = []
+    runs: list[tuple[int, StampRun]] = []
+    phases: list[PhaseTold] = []
+    for attempt in history.attempts:
+        if low < attempt.began_at <= high:
+            starts.append(counted(attempt.began_at))
+        stamps: Iterable[StampRun] = inside(stamp_runs(attempt), low, high)
+        if not clock.never_stops:
+            stamps = mapped(stamps, counted)
+        runs += [(len(starts) - 1, run) for run in stamps]
+        phases += [
+            PhaseTold(each.phase, each.name, counted(each.start), counted(each.end))
+            for each in attempt.phases
+            if low < each.start and each.end <= high
+        ]
+    loads = [(each.end, each.end - each.start) for each in phases if each.phase is Phase.DATA_WAIT]
+    loads += [
+        (counted(each.at), round(each.value * 1e9))
+        for each in told
+        if each.name == "data_loading_seconds" and low < each.at <= high
+    ]
+    restores = [
+        (load.step, counted(load.end) - counted(load.start))
+        for attempt in history.attempts
+        for load in attempt.loads
+        if low < load.start and load.end <= high
+    ]
+    return GoogleLog(
+        starts=tuple(starts),
+        runs=tuple(runs),
+        end=counted(end) if end is not None and low < end <= high else None,
+        phases=tuple(phases),
+        loads=tuple(sorted(loads)),
+        saves=_mean_by_step([*_saves(history.attempts, counted, low, high), *_told_lengths(told, "save", low, high)]),
+        restores=_mean_by_step([*restores, *_told_lengths(told, "restore", low, high)]),
+    )
+
+
+def _saves(
+    attempts: Sequence[AttemptHistory], counted: Callable[[int], int], low: int, high: int
+) -> Iterable[tuple[object, int]]:
+    """Blocking saves as `(step, length)`; a save is of the last step completed when it began."""
+    for attempt in attempts:
+        begins = [block.start for block in attempt.blocks]
+        for phase in attempt.phases:
+            if phase.phase is Phase.SAVING and low < phase.start and phase.end <= high:
+                index = bisect_right(begins, phase.start) - 1
+                step = None
+                if index >= 0:
+                    block = attempt.blocks[index]
+                    step = block.first_step + bisect_right(block.ends, phase.start) - 1
+                yield step, counted(phase.end) - counted(phase.start)
+
+
+def _told_lengths(told: Sequence[ToldFigure], what: str, low: int, high: int) -> Iterable[tuple[object, int]]:
+    """Saves and restores whose length was told without a place in time."""
+    for each in told:
+        if each.name in (f"{what}_seconds", f"local_{what}_seconds") and low < each.at <= high:
+            yield (each.step, each.name), round(each.value * 1e9)
+
+
+def _mean_by_step(lengths: Iterable[tuple[object, int]]) -> int:
+    """For each step the mean of its lengths, added up."""
+    by_step: dict[object, list[int]] = {}
+    for step, length in lengths:
+        by_step.setdefault(step, []).append(length)
+    return sum(sum(group) // len(group) for group in by_step.values())

@@ -1,0 +1,175 @@
+"""History: what the log tells of a run beyond its view, for definitions that look at steps one by one.
+
+Rules
+- It is made of the same gathered facts as the view, on the server's clock, and holds no figure of its own.
+- The step after the last completed one began when that one was over (or when the phase after it was), unless the
+  attempt's end was noticed at that very instant, or its run was completed.
+- An attempt that came up and completed no step was in its first one. Its number is the one after the step it loaded;
+  else that of the first completed step after it; else the one after the high-water step.
+- What other tools told of the run themselves are metrics whose name begins with the tool's (`TOOLS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rerail.server.core.attempt_record import AttemptRecord
+from rerail.server.core.facts import Fact, MarkStage, Metric, Outcome, Phase
+from rerail.server.core.gathering import Gathering
+from rerail.server.core.steps import StepBlock
+from rerail.server.core.timeline import union
+from rerail.server.core.view import Attempt, RunView
+
+TOOLS = ("aws-nvrx/", "google-goodput/")
+"""Prefixes of metrics in which importers keep what a tool said of the run itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToldFigure:
+    """A number that another tool told of this run, as it told it."""
+
+    name: str
+    """Without the tool's name before it."""
+    at: int
+    value: float
+    step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseTold:
+    """A phase as it was told, which precedence may have covered on the timeline."""
+
+    phase: Phase
+    name: str | None
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTold:
+    """A checkpoint was read during `[start, end)`."""
+
+    step: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptHistory:
+    """One attempt, step by step."""
+
+    number: int
+    began_at: int
+    """When it was told to have started; else its first fact."""
+    blocks: tuple[StepBlock, ...]
+    """Its completed steps."""
+    unfinished: tuple[int, int] | None
+    """`(step, when it began)` of the step it was in when it ended, or is in."""
+    phases: tuple[PhaseTold, ...]
+    loads: tuple[LoadTold, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A run attempt by attempt, and what others told of it."""
+
+    attempts: tuple[AttemptHistory, ...]
+    excluded: tuple[tuple[int, int], ...]
+    """Windows declared out of account, joined where they overlap."""
+    told: tuple[ToldFigure, ...]
+    """In order of their instants, each under its whole name."""
+
+    def told_by(self, tool: str) -> tuple[ToldFigure, ...]:
+        """What one tool told, under the names it used."""
+        return tuple(
+            ToldFigure(each.name.removeprefix(tool), each.at, each.value, each.step)
+            for each in self.told
+            if each.name.startswith(tool)
+        )
+
+
+class HistoryFold:
+    """One run's facts to its history, incrementally: `add` takes facts in any order, `history` answers."""
+
+    def __init__(self) -> None:
+        self._gathering = Gathering()
+        self._told: dict[tuple[str, int], Metric] = {}
+
+    def add(self, facts: Iterable[Fact]) -> None:
+        """Take facts, in any order and any number of times."""
+        kept = list(facts)
+        self._gathering.add(kept)
+        for fact in kept:
+            if isinstance(fact, Metric) and fact.name.startswith(TOOLS):
+                self._told.setdefault((fact.emitter, fact.seq), fact)
+
+    def history(self, view: RunView) -> History:
+        """What is known as of a view of the same facts."""
+        records = self._gathering.settle()
+        attempts = [
+            _attempt(record, shown, view)
+            for record, shown in zip(records, view.attempts, strict=False)
+            if shown.started_at <= view.as_of
+        ]
+        told = sorted(self._told.values(), key=lambda fact: (fact.at, fact.emitter, fact.seq))
+        return History(
+            attempts=tuple(_with_first_steps(attempts, records, view)),
+            excluded=tuple(union(self._gathering.run_wide.excluded)),
+            told=tuple(ToldFigure(fact.name, fact.at, fact.value, fact.step) for fact in told),
+        )
+
+
+def _attempt(record: AttemptRecord, shown: Attempt, view: RunView) -> AttemptHistory:
+    blocks = tuple(record.blocks())
+    phases = [
+        PhaseTold(each.phase, each.name, each.start, each.end)
+        for each in record.phases
+        if each.start is not None and each.end is not None
+    ]
+    began, completed = record.rendezvous_started_at, record.marks.get(MarkStage.RENDEZVOUS_COMPLETED)
+    if began is not None and completed is not None and not any(each.phase is Phase.RENDEZVOUS for each in phases):
+        phases.append(PhaseTold(Phase.RENDEZVOUS, None, began, completed))
+    return AttemptHistory(
+        number=shown.number,
+        began_at=min(entry[0] for entry in record.started) if record.started else shown.started_at,
+        blocks=blocks,
+        unfinished=_unfinished(blocks, shown, view),
+        phases=tuple(sorted(phases, key=lambda each: (each.start, each.end))),
+        loads=tuple(LoadTold(load.step, load.start, load.end) for load in record.loads if load.is_ok),
+    )
+
+
+def _unfinished(blocks: Sequence[StepBlock], shown: Attempt, view: RunView) -> tuple[int, int] | None:
+    """The step after the last completed one, where it began."""
+    if not blocks or (shown.outcome is Outcome.COMPLETED and not shown.is_interrupted):
+        return None
+    began = max(blocks[-1].end, min(shown.last_activity_at or 0, shown.noticed_at or view.as_of))
+    until = shown.noticed_at if shown.noticed_at is not None else view.as_of
+    return (blocks[-1].last_step + 1, began) if until > began else None
+
+
+def _with_first_steps(
+    attempts: Sequence[AttemptHistory], records: Sequence[AttemptRecord], view: RunView
+) -> Iterable[AttemptHistory]:
+    """The attempts, those that came up and completed nothing with the step they were in."""
+    high_water_step: int | None = None
+    for index, attempt in enumerate(attempts):
+        initialized = records[index].marks.get(MarkStage.INITIALIZED)
+        if attempt.blocks or initialized is None or initialized > view.as_of:
+            if attempt.blocks:
+                high_water_step = max(attempt.blocks[-1].last_step, -1 if high_water_step is None else high_water_step)
+            yield attempt
+            continue
+        later = (each.blocks[0].first_step for each in attempts[index + 1 :] if each.blocks)
+        step = attempt.loads[-1].step + 1 if attempt.loads else next(later, None)
+        if step is None:
+            step = 0 if high_water_step is None else high_water_step + 1
+        yield AttemptHistory(
+            attempt.number,
+            attempt.began_at,
+            (),
+            (step, initialized),
+            attempt.phases,
+            attempt.loads,
+        )

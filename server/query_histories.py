@@ -1,0 +1,60 @@
+"""Histories: what the log tells of a run step by step, kept up for those who ask again.
+
+Rules
+- A history is read when a definition asks for one, never to draw a page under rerail's own: the view has all of that.
+- What is held only saves reading the log again: the first question about a run reads all of it, the next only what came
+  since. `HELD` runs are kept; the one asked about longest ago goes first.
+- Safe to share between threads; two questions about one run wait for each other.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from rerail.server.core.definitions.history import History, HistoryFold
+from rerail.server.core.facts import Fact
+from rerail.server.core.view import RunView
+from rerail.server.store import Store
+
+HELD = 8
+
+
+def history_of(facts: Iterable[Fact], view: RunView) -> History:
+    """The history of a view that was folded from the same facts."""
+    fold = HistoryFold()
+    fold.add(facts)
+    return fold.history(view)
+
+
+class _Held:
+    """One run's history, and up to where its log was read."""
+
+    def __init__(self) -> None:
+        self.fold = HistoryFold()
+        self.upto_ingest = 0
+        self.lock = threading.Lock()
+
+
+class Histories:
+    """The histories of one store's runs as of now."""
+
+    def __init__(self, store: Store, held: int = HELD) -> None:
+        self._store = store
+        self._most = held
+        self._held: OrderedDict[str, _Held] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, run_id: str, view: RunView) -> History:
+        """The history of a run as of its saved view."""
+        with self._lock:
+            held = self._held.setdefault(run_id, _Held())
+            self._held.move_to_end(run_id)
+            while len(self._held) > self._most:
+                self._held.popitem(last=False)
+        with held.lock:
+            log = self._store.log(run_id, held.upto_ingest)
+            held.fold.add(log.facts)
+            held.upto_ingest = log.upto_ingest
+            return held.fold.history(view)
