@@ -74,9 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--port", type=int, help="port to listen on (default 8050)")
     serve.add_argument("--role", choices=("all", "web", "worker"), help="take facts and answer, derive, or both")
 
-    facts = _command(commands, "import", "past facts into runs; again changes nothing", "importing:import_facts")
+    facts = _command(commands, "import", "the past into runs; again changes nothing", "importing:import_files")
     facts.add_argument(
-        "format", choices=("facts",), metavar="FORMAT", help="facts: JSON lines as docs/facts.md has them"
+        "format", metavar="FORMAT", help="facts (JSON lines as docs/facts.md has them), google-goodput or aws-nvrx"
     )
     facts.add_argument("paths", nargs="+", metavar="PATH", help="files, .gz too; - is standard input")
     facts.add_argument("--run", dest="run_id", metavar="RUN", help="import into this run, whatever the lines say")

@@ -1,6 +1,7 @@
-"""`rerail import`: facts of the past, through the same code as facts of now.
+"""`rerail import`: facts of the past, and what other tools wrote, through the same code as facts of now.
 
 Rules
+- `facts` is the wire format itself; every other format is a file of `collectors/sources/` (`collectors/formats.py`).
 - Importing again changes nothing: the facts keep their identity, and a fact that is held is a duplicate.
 - A context line holds to the end of its file, also where the file is cut into batches.
 - Line numbers in messages are those of the file.
@@ -20,9 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from rerail.collectors.formats import ImportFormat, OldFile, formats
 from rerail.server.commands import opened_store, settings_of
+from rerail.server.core.codec import FactError, encode_line
 from rerail.server.errors import RerailError, StoreError
 
+FACTS = "facts"
 BATCH_LINES = 2000
 BATCH_BYTES = 4 * 1024 * 1024
 TOLD_REFUSALS = 20
@@ -47,38 +51,98 @@ class _Answer:
 Send = Callable[[bytes], _Answer]
 
 
-def import_facts(parsed: argparse.Namespace) -> int:
-    """Import fact files."""
+def import_files(parsed: argparse.Namespace) -> int:
+    """Import files of one format."""
+    old_format = None
+    if parsed.format != FACTS:
+        known = formats()
+        old_format = known.get(parsed.format)
+        if old_format is None:
+            raise RerailError(f"no format is named {parsed.format!r}: {', '.join([FACTS, *known])}")
+    counts = _Counts()
+    files = [_File(path, parsed.run_id, old_format, counts) for path in parsed.paths]
     if parsed.stdout:
-        for path in parsed.paths:
-            for line in _lines(path, parsed.run_id):
+        for file in files:
+            for line in file.lines():
                 sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()
+        _tell_refused(counts)
         return 0
     settings = settings_of(parsed)
-    counts = _Counts()
     if parsed.url or settings.url:
         send = _sender(str(parsed.url or settings.url).rstrip("/"), settings.token)
-        for path in parsed.paths:
-            _import_file(path, parsed.run_id, send, counts)
+        for file in files:
+            _import_file(file, send, counts)
     else:
         from rerail.server.projector import Projector
 
         with opened_store(settings, may_make=True) as store:
-            for path in parsed.paths:
-                _import_file(path, parsed.run_id, _writer(store), counts)
+            for file in files:
+                _import_file(file, _writer(store), counts)
             projector = Projector(store)
             while projector.derive_due():
                 pass
-    for example in counts.examples[:TOLD_REFUSALS]:
-        print(example, file=sys.stderr)
-    if len(counts.examples) > TOLD_REFUSALS:
-        print(f"… and {len(counts.examples) - TOLD_REFUSALS} more refused lines", file=sys.stderr)
+    _tell_refused(counts)
     print(
         f"{counts.accepted} facts taken, {counts.duplicate} held already, {counts.rejected} lines refused",
         file=sys.stderr,
     )
     return 1 if counts.rejected and not (counts.accepted or counts.duplicate) else 0
+
+
+def _tell_refused(counts: _Counts) -> None:
+    for example in counts.examples[:TOLD_REFUSALS]:
+        print(example, file=sys.stderr)
+    if len(counts.examples) > TOLD_REFUSALS:
+        print(f"… and {len(counts.examples) - TOLD_REFUSALS} more refused lines", file=sys.stderr)
+
+
+class _File:
+    """One file of a format, as the lines of facts that it comes to."""
+
+    def __init__(self, path: str, run_id: str | None, old_format: ImportFormat | None, counts: _Counts) -> None:
+        self.path = path
+        self._run_id = run_id
+        self._format = old_format
+        self._counts = counts
+        self._progress = _Progress(path)
+
+    def lines(self) -> Iterator[bytes]:
+        """Lines of facts; of the wire format itself they are those of the file."""
+        if self._format is None:
+            for _, line in self._read():
+                yield line if self._run_id is None else _in_run(line, self._run_id)
+        else:
+            old = OldFile(
+                path=self.path,
+                stem=Path(self.path).name.removesuffix(".gz").rsplit(".", 1)[0] if self.path != "-" else "stdin",
+                run=self._run_id,
+                lines=self._read(),
+                refuse=self._refuse,
+                remark=lambda words: print(f"{self.path}: {words}", file=sys.stderr),
+            )
+            for fact in self._format.read(old):
+                yield encode_line(fact)
+        self._progress.end()
+
+    def at(self, line: int) -> str:
+        """Where a line of facts stands, for a person."""
+        return f"{self.path}:{line}" if self._format is None else f"{self.path}, fact {line}"
+
+    def _read(self) -> Iterator[tuple[int, bytes]]:
+        with _open(self.path) as file:
+            number = size = 0
+            for number, line in enumerate(file, 1):
+                size += len(line)
+                if not number % BATCH_LINES:
+                    self._progress.show(number, size)
+                    size = 0
+                yield number, line if line.endswith(b"\n") else line + b"\n"
+            self._progress.show(number, size)
+
+    def _refuse(self, line: int, error: FactError) -> None:
+        self._counts.rejected += 1
+        self._counts.examples.append(f"{self.path}:{line}: {error}")
 
 
 def _open(path: str) -> BinaryIO:
@@ -88,14 +152,6 @@ def _open(path: str) -> BinaryIO:
         return gzip.open(path, "rb") if path.endswith(".gz") else Path(path).open("rb")  # type: ignore[return-value]
     except OSError as error:
         raise RerailError(f"{path} cannot be read: {error.strerror or error}") from None
-
-
-def _lines(path: str, run_id: str | None) -> Iterator[bytes]:
-    """The lines of a file, in another run where one is named."""
-    with _open(path) as file:
-        for line in file:
-            whole = line if line.endswith(b"\n") else line + b"\n"
-            yield whole if run_id is None else _in_run(whole, run_id)
 
 
 def _in_run(line: bytes, run_id: str) -> bytes:
@@ -108,21 +164,18 @@ def _in_run(line: bytes, run_id: str) -> bytes:
     return json.dumps({**stated, "run": run_id}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def _import_file(path: str, run_id: str | None, send: Send, counts: _Counts) -> None:
-    progress = _Progress(path)
+def _import_file(file: _File, send: Send, counts: _Counts) -> None:
     number = 0
-    for context, lines in _batches(_lines(path, run_id)):
+    for context, lines in _batches(file.lines()):
         answer = send(context + b"".join(lines))
         before = number - (1 if context else 0)
         counts.accepted += answer.accepted
         counts.duplicate += answer.duplicate
         counts.rejected += len(answer.rejected)
         counts.examples += [
-            f"{path}:{before + line}: {name}: {reason} (got {value})" for line, name, value, reason in answer.rejected
+            f"{file.at(before + line)}: {name}: {reason} (got {value})" for line, name, value, reason in answer.rejected
         ]
         number += len(lines)
-        progress.show(number, sum(map(len, lines)))
-    progress.end()
 
 
 def _batches(lines: Iterable[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:

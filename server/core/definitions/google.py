@@ -14,7 +14,8 @@
 Which of our facts stand for which of its records: an attempt's start is a job start, `rendezvous` is its accelerator
 initialization, `initializing` its training preparation, `data_wait` its data loading, `loading` a restore, `saving` a
 save, `evaluating` and `overhead:<name>` custom events. Peculiarities are kept on purpose: a restart from step 0 counts
-nothing of what was before it, and the load of data before a disruption counts twice. Where several ranks report, the
+nothing of what was before it, and the load of data before a disruption counts twice, and time out of
+account that lies in nothing recorded stays in the whole. Where several ranks report, the
 stamps are those of the slowest.
 """
 
@@ -62,6 +63,7 @@ def measure(given: DefinitionInput) -> Measured:
     if given.window is None:
         end = view.ended_at if view.ended_at is not None else view.as_of
         first, last = log.starts[0], log.end if log.end is not None else clock.counted(end)
+        last += log.left_in
     else:
         instants = log.instants()
         if not instants:
@@ -86,6 +88,7 @@ def measure(given: DefinitionInput) -> Measured:
         numbers=(
             ("disruptions", sums.disruptions),
             ("last_productive_step", sums.last_productive_step if sums.last_productive_step is not None else 0),
+            ("excluded_seconds", (sum(end - start for start, end in history.excluded) - log.left_in) / 1e9),
             *deviation(step_lengths(log)),
             *slices(history.told_by(TOOL), log.starts[0], last, clock),
         ),

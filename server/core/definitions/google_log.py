@@ -17,6 +17,10 @@ from rerail.server.core.definitions import DefinitionInput
 from rerail.server.core.definitions.history import AttemptHistory, History, PhaseTold, ToldFigure
 from rerail.server.core.definitions.step_stamps import StampRun, StoppedClock, inside, mapped, stamp_runs
 from rerail.server.core.facts import Outcome, Phase
+from rerail.server.core.timeline import union
+
+MEASURED = (Phase.RENDEZVOUS, Phase.INITIALIZING, Phase.DATA_WAIT)
+"""Phases whose records have a beginning and an end."""
 
 TOOL = "google-goodput/"
 """What the importer of that library's log puts before the names of its metrics."""
@@ -37,6 +41,8 @@ class GoogleLog:
     """Loads of data as `(end, length)`, in order."""
     saves: int
     restores: int
+    left_in: int
+    """Excluded time that lies in nothing that was recorded: the library does not find it, and leaves it in."""
 
     def instants(self) -> list[int]:
         """Every stamp of the log."""
@@ -57,20 +63,32 @@ def google_log(given: DefinitionInput, history: History, clock: StoppedClock) ->
         end = view.ended_at
     low, high = given.window if given.window is not None else (-1, 1 << 62)
     starts: list[int] = []
+    recorded: list[tuple[int, int]] = []
+    before: StampRun | None = None
     runs: list[tuple[int, StampRun]] = []
     phases: list[PhaseTold] = []
     for attempt in history.attempts:
         if low < attempt.began_at <= high:
             starts.append(counted(attempt.began_at))
-        stamps: Iterable[StampRun] = inside(stamp_runs(attempt), low, high)
+        stamps: Sequence[StampRun] = tuple(inside(stamp_runs(attempt), low, high))
         if not clock.never_stops:
-            stamps = mapped(stamps, counted)
+            recorded += [(each.start, each.end) for each in attempt.phases if each.phase in MEASURED]
+            if before is not None:
+                recorded.append((before.starts[-1], max(before.starts[-1], attempt.began_at)))
+            for run in stamps:
+                if before is not None and run.first_step > before.last_step:
+                    recorded.append((before.starts[-1], run.starts[0]))
+                recorded.append((run.starts[0], run.starts[-1]))
+                before = run
+            stamps = tuple(mapped(stamps, counted))
         runs += [(len(starts) - 1, run) for run in stamps]
         phases += [
             PhaseTold(each.phase, each.name, counted(each.start), counted(each.end))
             for each in attempt.phases
             if low < each.start and each.end <= high
         ]
+    if before is not None and end is not None:
+        recorded.append((before.starts[-1], end))
     loads = [(each.end, each.end - each.start) for each in phases if each.phase is Phase.DATA_WAIT]
     loads += [
         (counted(each.at), round(each.value * 1e9))
@@ -89,8 +107,17 @@ def google_log(given: DefinitionInput, history: History, clock: StoppedClock) ->
         end=counted(end) if end is not None and low < end <= high else None,
         phases=tuple(phases),
         loads=tuple(sorted(loads)),
+        left_in=_outside(history.excluded, union(recorded)),
         saves=_mean_by_step([*_saves(history.attempts, counted, low, high), *_told_lengths(told, "save", low, high)]),
         restores=_mean_by_step([*restores, *_told_lengths(told, "restore", low, high)]),
+    )
+
+
+def _outside(windows: Sequence[tuple[int, int]], stretches: Sequence[tuple[int, int]]) -> int:
+    """How much of some windows lies in none of the stretches; neither overlap among themselves."""
+    return sum(
+        until - since - sum(max(0, min(end, until) - max(start, since)) for start, end in stretches)
+        for since, until in windows
     )
 
 

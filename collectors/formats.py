@@ -1,0 +1,58 @@
+"""Formats: what `rerail import FORMAT FILE` can read beside facts themselves, one file of `sources/` each.
+
+Rules
+- A module of `sources/` with a `FORMAT` is a format; it is found by itself.
+- A format reads one file and states facts. `(emitter, seq)` follows from what was written, so that the same file
+  imported again, or grown since, states what it stated before under the same identity.
+- What cannot be read is refused with its line, its field, its value and why; the rest is stated all the same.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from rerail.collectors import sources
+from rerail.server.core.codec import FactError
+from rerail.server.core.facts import Fact
+
+
+@dataclass(frozen=True, slots=True)
+class OldFile:
+    """A file to import."""
+
+    path: str
+    stem: str
+    """Its name without folders and endings, for what has no name of its own."""
+    run: str | None
+    """The run to import into; None where the file or its name says it."""
+    lines: Iterable[tuple[int, bytes]]
+    """Its lines, counted from 1; read once."""
+    refuse: Callable[[int, FactError], None]
+    """Tell of a line that cannot be taken."""
+    remark: Callable[[str], None]
+    """Tell the person something about the file, in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportFormat:
+    """One format of old records."""
+
+    name: str
+    summary: str
+    read: Callable[[OldFile], Iterator[Fact]]
+
+
+def formats() -> dict[str, ImportFormat]:
+    """Every format by name. A name taken twice is an error."""
+    found: dict[str, ImportFormat] = {}
+    for module in sorted(info.name for info in pkgutil.iter_modules(sources.__path__)):
+        told = getattr(importlib.import_module(f"{sources.__name__}.{module}"), "FORMAT", None)
+        if told is None:
+            continue
+        if told.name in found:
+            raise RuntimeError(f"two formats are named {told.name}")
+        found[told.name] = told
+    return found
