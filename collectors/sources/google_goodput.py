@@ -16,6 +16,7 @@ Rules
 - Accelerator initialization is `rendezvous`, training preparation `initializing`, loading data before the first step
   of an attempt `data_wait`, custom events `overhead:<type>`. Loading data under steps blocks nothing: its length is
   kept as a metric, and so is a save or a restore whose stamp is from before the year 2000: how long, but not when.
+- The first step of an attempt is told beside, as a metric: where it was the only one, nothing else tells its number.
 - `seq` is 16 × the number of the entry + a count.
 """
 
@@ -227,6 +228,7 @@ class _Teller:
             self.previous = None
         if self.previous is None:
             yield self._say(RecoveryMark, entry, **self._here(), stage=MarkStage.INITIALIZED)
+            yield self._say(Metric, entry, name=f"{TOOL}first_step", value=float(step), step=step)
         yield from self._completed(entry, step)
         self.previous = (step, entry.at)
 

@@ -58,17 +58,16 @@ def measure(given: DefinitionInput) -> Measured:
     assert history is not None
     clock = StoppedClock(history.excluded)
     log = google_log(given, history, clock)
-    if not log.starts:
+    if given.window is None and not log.starts:
         return _unknown(given, "no attempt was told: the library needs a job start")
     if given.window is None:
         end = view.ended_at if view.ended_at is not None else view.as_of
         first, last = log.starts[0], log.end if log.end is not None else clock.counted(end)
         last += log.left_in
     else:
-        instants = log.instants()
-        if not instants:
+        if log.edges is None:
             return _unknown(given, "the library finds no log entry in this window, and raises an error")
-        first, last = min(instants), max(instants)
+        first, last = log.edges
     elapsed = last - first
     if elapsed <= 0:
         return _unknown(given, "the library sees no time pass between its first and its last log entry")
@@ -90,7 +89,7 @@ def measure(given: DefinitionInput) -> Measured:
             ("last_productive_step", sums.last_productive_step if sums.last_productive_step is not None else 0),
             ("excluded_seconds", (sum(end - start for start, end in history.excluded) - log.left_in) / 1e9),
             *deviation(step_lengths(log)),
-            *slices(history.told_by(TOOL), log.starts[0], last, clock),
+            *slices(history.told_by(TOOL), first, last, clock),
         ),
         told=tuple(each for each in history.told_by(TOOL) if each.name.startswith("told_")),
     )
@@ -271,8 +270,8 @@ def _difference(given: DefinitionInput, log: GoogleLog, sums: _Sums, goodput: fl
     if log.end is None and log.runs and given.window is None:
         last = log.runs[-1][1].last_step
         parts.append((1, f"step {last} does not count, as no end of the job was logged"))
-    if given.window is not None:
-        shrunk = given.window[1] - given.window[0] - (max(log.instants()) - min(log.instants()))
+    if given.window is not None and log.edges is not None:
+        shrunk = given.window[1] - given.window[0] - (log.edges[1] - log.edges[0])
         if shrunk > 0:
             parts.append((shrunk, f"its window is {duration(shrunk)} shorter: from its first stamp to its last"))
     parts.sort(key=lambda part: -part[0])

@@ -9,15 +9,17 @@ Rules
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rerail.server.core.definitions import DefinitionInput
-from rerail.server.core.definitions.history import AttemptHistory, History, PhaseTold, ToldFigure
+from rerail.server.core.definitions.history import History, PhaseTold, ToldFigure
 from rerail.server.core.definitions.step_stamps import StampRun, StoppedClock, inside, mapped, stamp_runs
 from rerail.server.core.facts import Outcome, Phase
 from rerail.server.core.timeline import union
+
+SPOKEN_ONCE = (Phase.SAVING, Phase.LOADING)
+"""Phases that are one entry, stamped with their beginning."""
 
 MEASURED = (Phase.RENDEZVOUS, Phase.INITIALIZING, Phase.DATA_WAIT)
 """Phases whose records have a beginning and an end."""
@@ -41,17 +43,10 @@ class GoogleLog:
     """Loads of data as `(end, length)`, in order."""
     saves: int
     restores: int
+    edges: tuple[int, int] | None
+    """The first and the last stamp of all; None where there is none."""
     left_in: int
     """Excluded time that lies in nothing that was recorded: the library does not find it, and leaves it in."""
-
-    def instants(self) -> list[int]:
-        """Every stamp of the log."""
-        found = [*self.starts]
-        for _, run in self.runs:
-            found += (run.starts[0], run.starts[-1])
-        for phase in self.phases:
-            found += (phase.start, phase.end)
-        return found if self.end is None else [*found, self.end]
 
 
 def google_log(given: DefinitionInput, history: History, clock: StoppedClock) -> GoogleLog:
@@ -65,6 +60,7 @@ def google_log(given: DefinitionInput, history: History, clock: StoppedClock) ->
     starts: list[int] = []
     recorded: list[tuple[int, int]] = []
     before: StampRun | None = None
+    edges: list[int] = []
     runs: list[tuple[int, StampRun]] = []
     phases: list[PhaseTold] = []
     for attempt in history.attempts:
@@ -82,6 +78,10 @@ def google_log(given: DefinitionInput, history: History, clock: StoppedClock) ->
                 before = run
             stamps = tuple(mapped(stamps, counted))
         runs += [(len(starts) - 1, run) for run in stamps]
+        edges += [run.starts[index] for run in stamps for index in (0, -1)]
+        for phase in attempt.phases:
+            told_at = (phase.start,) if phase.phase in SPOKEN_ONCE else (phase.start, phase.end)
+            edges += [counted(at) for at in told_at if low < at <= high]
         phases += [
             PhaseTold(each.phase, each.name, counted(each.start), counted(each.end))
             for each in attempt.phases
@@ -95,20 +95,32 @@ def google_log(given: DefinitionInput, history: History, clock: StoppedClock) ->
         for each in told
         if each.name == "data_loading_seconds" and low < each.at <= high
     ]
-    restores = [
-        (load.step, counted(load.end) - counted(load.start))
-        for attempt in history.attempts
-        for load in attempt.loads
-        if low < load.start and load.end <= high
-    ]
+    for each in told:
+        if each.name == "data_loading_seconds":
+            begun = each.at - round(each.value * 1e9)
+            edges += [counted(at) for at in (begun, each.at) if low < at <= high]
+    edges += [counted(load.start) for each in history.attempts for load in each.loads if low < load.start <= high]
+    edges += starts
+    if end is not None and low < end <= high:
+        edges.append(counted(end))
+    saves, restores = (
+        [
+            (each.step, counted(each.end) - counted(each.start))
+            for transfers in of_all
+            for each in transfers
+            if low < each.start and each.end <= high
+        ]
+        for of_all in ([each.saves for each in history.attempts], [each.loads for each in history.attempts])
+    )
     return GoogleLog(
         starts=tuple(starts),
         runs=tuple(runs),
         end=counted(end) if end is not None and low < end <= high else None,
         phases=tuple(phases),
         loads=tuple(sorted(loads)),
+        edges=(min(edges), max(edges)) if edges else None,
         left_in=_outside(history.excluded, union(recorded)),
-        saves=_mean_by_step([*_saves(history.attempts, counted, low, high), *_told_lengths(told, "save", low, high)]),
+        saves=_mean_by_step([*saves, *_told_lengths(told, "save", low, high)]),
         restores=_mean_by_step([*restores, *_told_lengths(told, "restore", low, high)]),
     )
 
@@ -119,22 +131,6 @@ def _outside(windows: Sequence[tuple[int, int]], stretches: Sequence[tuple[int, 
         until - since - sum(max(0, min(end, until) - max(start, since)) for start, end in stretches)
         for since, until in windows
     )
-
-
-def _saves(
-    attempts: Sequence[AttemptHistory], counted: Callable[[int], int], low: int, high: int
-) -> Iterable[tuple[object, int]]:
-    """Blocking saves as `(step, length)`; a save is of the last step completed when it began."""
-    for attempt in attempts:
-        begins = [block.start for block in attempt.blocks]
-        for phase in attempt.phases:
-            if phase.phase is Phase.SAVING and low < phase.start and phase.end <= high:
-                index = bisect_right(begins, phase.start) - 1
-                step = None
-                if index >= 0:
-                    block = attempt.blocks[index]
-                    step = block.first_step + bisect_right(block.ends, phase.start) - 1
-                yield step, counted(phase.end) - counted(phase.start)
 
 
 def _told_lengths(told: Sequence[ToldFigure], what: str, low: int, high: int) -> Iterable[tuple[object, int]]:

@@ -2,17 +2,19 @@
 
 Rules
 - It is made of the same gathered facts as the view, on the server's clock, and holds no figure of its own.
-- The step after the last completed one began when that one was over (or when the phase after it was), unless the
-  attempt's end was noticed at that very instant, or its run was completed.
-- An attempt that came up and completed no step was in its first one. Its number is the one after the step it loaded;
-  else that of the first completed step after it; else the one after the high-water step.
+- The step after the last completed one began when that one was over, unless the attempt's end was noticed at that very
+  instant, or its run was completed. A phase after the last completed step lies in it.
+- An attempt that came up and completed no step was in its first one. Its number is that which a tool told for this
+  instant (`first_step`); else the one after the step it loaded; else that of the first completed step after it; else
+  the one after the high-water step.
 - What other tools told of the run themselves are metrics whose name begins with the tool's (`TOOLS`).
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rerail.server.core.attempt_record import AttemptRecord
 from rerail.server.core.facts import Fact, MarkStage, Metric, Outcome, Phase
@@ -47,10 +49,11 @@ class PhaseTold:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadTold:
-    """A checkpoint was read during `[start, end)`."""
+class Transfer:
+    """A checkpoint was read during `[start, end)`, or blocked training while it was saved."""
 
-    step: int
+    step: int | None
+    """None for a save of which nobody told the step."""
     start: int
     end: int
 
@@ -67,7 +70,8 @@ class AttemptHistory:
     unfinished: tuple[int, int] | None
     """`(step, when it began)` of the step it was in when it ended, or is in."""
     phases: tuple[PhaseTold, ...]
-    loads: tuple[LoadTold, ...]
+    loads: tuple[Transfer, ...]
+    saves: tuple[Transfer, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +111,25 @@ class HistoryFold:
     def history(self, view: RunView) -> History:
         """What is known as of a view of the same facts."""
         records = self._gathering.settle()
+        saved: dict[int, list[tuple[int, int]]] = {}
+        for moments in self._gathering.moments.values():
+            for moment in moments:
+                saved.setdefault(id(moment.record), []).append((moment.at, moment.fact.step))
         attempts = [
-            _attempt(record, shown, view)
+            _attempt(record, shown, view, sorted(saved.get(id(record), ())))
             for record, shown in zip(records, view.attempts, strict=False)
             if shown.started_at <= view.as_of
         ]
         told = sorted(self._told.values(), key=lambda fact: (fact.at, fact.emitter, fact.seq))
         return History(
-            attempts=tuple(_with_first_steps(attempts, records, view)),
+            attempts=tuple(_with_first_steps(attempts, records, view, told)),
             excluded=tuple(union(self._gathering.run_wide.excluded)),
             told=tuple(ToldFigure(fact.name, fact.at, fact.value, fact.step) for fact in told),
         )
 
 
-def _attempt(record: AttemptRecord, shown: Attempt, view: RunView) -> AttemptHistory:
+def _attempt(record: AttemptRecord, shown: Attempt, view: RunView, saved: Sequence[tuple[int, int]]) -> AttemptHistory:
+    """`saved` are `(instant, step)` of what was told of the attempt's checkpoints, in order."""
     blocks = tuple(record.blocks())
     phases = [
         PhaseTold(each.phase, each.name, each.start, each.end)
@@ -136,24 +145,36 @@ def _attempt(record: AttemptRecord, shown: Attempt, view: RunView) -> AttemptHis
         blocks=blocks,
         unfinished=_unfinished(blocks, shown, view),
         phases=tuple(sorted(phases, key=lambda each: (each.start, each.end))),
-        loads=tuple(LoadTold(load.step, load.start, load.end) for load in record.loads if load.is_ok),
+        loads=tuple(Transfer(load.step, load.start, load.end) for load in record.loads if load.is_ok),
+        saves=tuple(
+            Transfer(_step_saved(saved, each.start, each.end), each.start, each.end)
+            for each in phases
+            if each.phase is Phase.SAVING
+        ),
     )
+
+
+def _step_saved(saved: Sequence[tuple[int, int]], start: int, end: int) -> int | None:
+    """The step of the checkpoint that something was told of during a save."""
+    index = bisect_left(saved, (start, 0))
+    return saved[index][1] if index < len(saved) and saved[index][0] <= end else None
 
 
 def _unfinished(blocks: Sequence[StepBlock], shown: Attempt, view: RunView) -> tuple[int, int] | None:
     """The step after the last completed one, where it began."""
     if not blocks or (shown.outcome is Outcome.COMPLETED and not shown.is_interrupted):
         return None
-    began = max(blocks[-1].end, min(shown.last_activity_at or 0, shown.noticed_at or view.as_of))
+    began = blocks[-1].end
     until = shown.noticed_at if shown.noticed_at is not None else view.as_of
     return (blocks[-1].last_step + 1, began) if until > began else None
 
 
 def _with_first_steps(
-    attempts: Sequence[AttemptHistory], records: Sequence[AttemptRecord], view: RunView
+    attempts: Sequence[AttemptHistory], records: Sequence[AttemptRecord], view: RunView, told: Iterable[Metric]
 ) -> Iterable[AttemptHistory]:
     """The attempts, those that came up and completed nothing with the step they were in."""
     high_water_step: int | None = None
+    first_steps = {fact.at: fact.step for fact in told if fact.name.endswith("/first_step")}
     for index, attempt in enumerate(attempts):
         initialized = records[index].marks.get(MarkStage.INITIALIZED)
         if attempt.blocks or initialized is None or initialized > view.as_of:
@@ -162,14 +183,10 @@ def _with_first_steps(
             yield attempt
             continue
         later = (each.blocks[0].first_step for each in attempts[index + 1 :] if each.blocks)
-        step = attempt.loads[-1].step + 1 if attempt.loads else next(later, None)
+        step = first_steps.get(initialized)
+        if step is None:
+            loaded = attempt.loads[-1].step if attempt.loads else None
+            step = loaded + 1 if loaded is not None else next(later, None)
         if step is None:
             step = 0 if high_water_step is None else high_water_step + 1
-        yield AttemptHistory(
-            attempt.number,
-            attempt.began_at,
-            (),
-            (step, initialized),
-            attempt.phases,
-            attempt.loads,
-        )
+        yield replace(attempt, unfinished=(step, initialized))
