@@ -59,12 +59,14 @@ def measure(given: DefinitionInput) -> Measured:
     incidents = [each for each in view.incidents if _touches(given, each.started_at, each.ended_at)]
     kept = sorted(((outside[kind], words) for kind, words in EFFECTIVE_LOSSES), reverse=True)
     named = [f"{duration(length)} {words}" for length, words in kept[:2] if length and training is not None]
+    recoveries = count(len(incidents), "recovery", "recoveries")
+    if incidents:
+        recoveries += f" of {duration(recover)}" + (" in all" if len(incidents) > 1 else "")
     return Measured(
         difference=sentence(
             beside("ETT %", training, account, view),
             (
-                f"it takes away {duration(start)} to start and {count(len(incidents), 'recovery', 'recoveries')} of "
-                f"{duration(recover)} in all",
+                f"it takes away {duration(start)} to start and {recoveries}",
                 f"it counts {' and '.join(named)} as effective" if named else "",
             ),
         ),

@@ -46,6 +46,8 @@ class _Sums:
     data_sync: int = 0
     custom: dict[str, int] = field(default_factory=dict)
     disruptions: int = 0
+    saves_in_waste: int = 0
+    """Blocking saves among steps that were lost: they come off what is productive all the same."""
     bridged: int = 0
     """Counted as a step though an attempt ended and the next began in it."""
     last_step: int | None = None
@@ -132,6 +134,10 @@ def _sums(log: GoogleLog) -> _Sums:
             sums.disruptions += 1
             if again != 0:
                 _close(segment, again, custom, sums)
+                lost_from = segment.start_of(again)
+                sums.saves_in_waste += sum(
+                    max(0, min(until, segment.last_start) - max(since, lost_from)) for since, until in log.save_spans
+                )
             # The load before the disruption is added once more, and the next one counts as blocking again.
             sums.data_sync += latest_load or 0
             is_sync, latest_load = True, None
@@ -260,9 +266,9 @@ def _difference(given: DefinitionInput, log: GoogleLog, sums: _Sums, goodput: fl
         words = f"{duration(sums.program_startup)} of first steps are program start-up to it, and steps to rerail"
         parts.append((sums.program_startup, words))
     if log.saves:
-        words = (
-            f"it takes {duration(log.saves)} of blocking saves off, and knows no stall, no evaluation and no silence"
-        )
+        words = f"it takes {duration(log.saves)} of blocking saves off"
+        if sums.saves_in_waste:
+            words += f", {duration(sums.saves_in_waste)} of it a second time, since those steps were lost anyway"
         parts.append((log.saves, words))
     if sums.recovery:
         words = f"{duration(sums.recovery)} from the last stamp before a fault to the next job start are its recovery"

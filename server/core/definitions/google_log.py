@@ -42,6 +42,8 @@ class GoogleLog:
     loads: tuple[tuple[int, int], ...]
     """Loads of data as `(end, length)`, in order."""
     saves: int
+    save_spans: tuple[tuple[int, int], ...]
+    """When saves blocked, as far as that was told."""
     restores: int
     edges: tuple[int, int] | None
     """The first and the last stamp of all; None where there is none."""
@@ -119,6 +121,12 @@ def google_log(given: DefinitionInput, history: History, clock: StoppedClock) ->
         phases=tuple(phases),
         loads=tuple(sorted(loads)),
         edges=(min(edges), max(edges)) if edges else None,
+        save_spans=tuple(
+            (counted(save.start), counted(save.end))
+            for each in history.attempts
+            for save in each.saves
+            if low < save.start and save.end <= high
+        ),
         left_in=_outside(history.excluded, union(recorded)),
         saves=_mean_by_step([*saves, *_told_lengths(told, "save", low, high)]),
         restores=_mean_by_step([*restores, *_told_lengths(told, "restore", low, high)]),

@@ -34,7 +34,8 @@ def measure(given: DefinitionInput) -> Measured:
     if excluded:
         why = f"{duration(excluded)} declared out of account stay in its wall of {duration(wall)}"
     else:
-        why = f"its wall of {duration(wall)} has the same {duration(queued)} of queueing in it, and none was left out"
+        queueing = f"the same {duration(queued)} of queueing in it" if queued else "no queueing in it, as rerail's"
+        why = f"its wall of {duration(wall)} has {queueing}, and no time was declared out of account"
     return Measured(
         difference=sentence(beside("ETTR", training, account, view), (why if training is not None else "",)),
         training=training,
