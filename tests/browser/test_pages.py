@@ -251,3 +251,19 @@ def test_the_skip_link_comes_first(server, open_page):
     page, _ = open_page(server.url + "/runs/done")
     page.keyboard.press("Tab")
     assert page.evaluate("() => document.activeElement.className") == "skip"
+
+
+def test_another_definition_is_chosen_and_stays_in_the_address(server, open_page):
+    page, _ = open_page(server.url + "/runs/done")
+    drawn(page)
+    assert page.locator(".definition").count() == 0
+    page.click("[data-definition=google]")
+    page.wait_for_selector(".definition-difference")
+    assert "definition=google" in page.url
+    assert page.inner_text(".definition-difference").startswith("Google says")
+    page.reload()
+    page.wait_for_selector(".definition-difference")
+    assert page.get_attribute("[data-definition=google]", "aria-pressed") == "true"
+    page.click("[data-definition=rerail]")
+    page.wait_for_function("() => !document.querySelector('.definition')")
+    assert "definition" not in page.url

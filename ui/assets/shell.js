@@ -30,7 +30,7 @@
   }
 
   document.addEventListener("click", (event) => {
-    const action = event.target.closest("[data-do], [data-copy]");
+    const action = event.target.closest("[data-do], [data-copy], [data-definition]");
     if (action) { act(action); return; }
     const anchor = event.target.closest("a[href]");
     if (!anchor || anchor.target || event.defaultPrevented || event.button
@@ -46,9 +46,22 @@
   function act(button) {
     if (button.dataset.do === "help") dash_clientside.set_props("help", { opened: true });
     if (button.dataset.do === "png") savePicture();
+    if (button.dataset.definition) define(button.dataset.definition);
     if (button.dataset.copy === "command") copy(button, button.previousElementSibling.textContent);
     if (button.dataset.copy === "address") copy(button, location.href);
     if (button.dataset.copy === "table") copy(button, csv(button.closest(".panel")));
+  }
+
+  /** Another definition of goodput: in the address, and asked for. */
+  function define(name) {
+    const query = new URLSearchParams(location.search);
+    if (name === "rerail") query.delete("definition"); else query.set("definition", name);
+    const text = query.toString();
+    history.replaceState(history.state, "", location.pathname + (text ? `?${text}` : "") + location.hash);
+    for (const other of document.querySelectorAll("[data-definition]")) {
+      other.setAttribute("aria-pressed", String(other.dataset.definition === name));
+    }
+    dash_clientside.set_props("run-definition-wanted", { data: name });
   }
 
   async function copy(button, text) {

@@ -4,6 +4,7 @@ Rules
 - Sentence, figures, picture, waterfall, then tables: nobody has to scroll for the answer.
 - Head and tables are drawn again when the server says that the run changed; the picture asks for itself
   (`assets/timeline.js`). Neither moves what is being read.
+- What another definition of goodput says is asked for after the page stands (`run_definition.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
+from rerail.server.core.definitions import OURS, definitions
 from rerail.server.core.view import Checkpoint, RunView
 from rerail.server.errors import NotFoundError
 from rerail.server.queries import Queries
@@ -23,6 +25,7 @@ from rerail.server.query_results import EmitterRow
 from rerail.ui.address import Address
 from rerail.ui.figures.run_picture import HEIGHT, empty_figure
 from rerail.ui.markup import Markup, encoded, island
+from rerail.ui.pages.run_definition import switch, wanted_definition
 from rerail.ui.pages.run_head import head
 from rerail.ui.pages.run_tables import panels
 from rerail.ui.reading import in_thread
@@ -55,17 +58,20 @@ GRAPH = {
 """No mode bar, hence no button that sends a chart anywhere; what it did has words and keys on the page."""
 
 
-async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
+async def layout(queries: Queries, wanted: Address, search: str) -> Component:
     """The page of one run."""
     reading = await in_thread(_read, queries, wanted.name)
     view = reading.view
+    definition = wanted_definition(search)
     title = view.name or view.run_id
     return html.Div(
         [
             dcc.Store(id="run-id", data=view.run_id),
             dcc.Store(id="run-live"),
             dcc.Store(id="timeline-drawn"),
+            dcc.Store(id="run-definition-wanted", data=definition),
             island(reading.head(), "run-head"),
+            island(switch(definition), "run-definition"),
             _picture(),
             island(reading.panels(), "run-panels"),
         ],
@@ -118,6 +124,23 @@ def register(app: Dash, queries: Queries) -> None:
         except NotFoundError as error:
             raise PreventUpdate from error
         return encoded(reading.head()), encoded(reading.panels())
+
+    @app.callback(
+        Output("run-definition", "data-markup"),
+        Input("run-definition-wanted", "data"),
+        Input("run-live", "data"),
+        State("run-id", "data"),
+    )
+    async def define(wanted: str | None, _signal: object, run_id: str | None) -> str:
+        if run_id is None or wanted not in definitions():
+            raise PreventUpdate
+        if wanted == OURS:
+            return encoded(switch(OURS))
+        try:
+            found = await in_thread(queries.measured, run_id, wanted)
+        except NotFoundError as error:
+            raise PreventUpdate from error
+        return encoded(switch(wanted, found))
 
     app.clientside_callback(
         ClientsideFunction("rerail_timeline", "draw"),
