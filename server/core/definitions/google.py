@@ -21,6 +21,7 @@ stamps are those of the slowest.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -29,7 +30,16 @@ from rerail.server.core.definitions.google_figures import deviation, slices, ste
 from rerail.server.core.definitions.google_log import TOOL, GoogleLog, google_log
 from rerail.server.core.definitions.step_stamps import Segment, StoppedClock
 from rerail.server.core.facts import Phase
+from rerail.server.core.goodput import clipped, tally
+from rerail.server.core.view import SpanKind
 from rerail.server.core.words import count, duration
+
+BETWEEN_STAMPS = (
+    (SpanKind.UNKNOWN, "silence"),
+    (SpanKind.STALL, "stalls"),
+    (SpanKind.OVERHEAD, "evaluation, data wait and overhead"),
+)
+"""What the library cannot tell from a step, in words."""
 
 ELASTIC = ("ELASTIC_SLICE_DOWN", "ELASTIC_SCALE_UP", "ELASTIC_REINITIALIZATION")
 """Overhead phases of these names (in lower case) are elastic badput, not custom events."""
@@ -239,9 +249,19 @@ def _buckets(log: GoogleLog, sums: _Sums, productive: int, elapsed: int) -> list
 # --- why it differs ---
 
 
+def _between_stamps(given: DefinitionInput, log: GoogleLog) -> Counter[SpanKind]:
+    """What else than steps, by rerail's account, lies between stamps of one attempt."""
+    found: Counter[SpanKind] = Counter()
+    for _, run in log.runs:
+        for (_, kind), length in tally(clipped(given.spans, run.starts[0], run.starts[-1])).ns.items():
+            found[kind] += length
+    return found
+
+
 def _difference(given: DefinitionInput, log: GoogleLog, sums: _Sums, goodput: float, buckets: dict[str, int]) -> str:
     account = given.account
     by_phase = dict(account.ns_by_phase)
+    between = _between_stamps(given, log)
     second = by_phase.get(Phase.RECOMPUTING, 0) + account.debt_ns
     parts: list[tuple[int, str]] = []
     if sums.wasted or second:
@@ -270,6 +290,10 @@ def _difference(given: DefinitionInput, log: GoogleLog, sums: _Sums, goodput: fl
         if sums.saves_in_waste:
             words += f", {duration(sums.saves_in_waste)} of it a second time, since those steps were lost anyway"
         parts.append((log.saves, words))
+    for kind, what in BETWEEN_STAMPS:
+        length = between[kind] - (sum(sums.custom.values()) if kind is SpanKind.OVERHEAD else 0)
+        if length > 0:
+            parts.append((length, f"it takes {duration(length)} of {what} between two stamps for steps"))
     if sums.recovery:
         words = f"{duration(sums.recovery)} from the last stamp before a fault to the next job start are its recovery"
         parts.append((sums.recovery, words))
