@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from rerail.server.core.definitions import Definition, DefinitionInput, Measured, beside, bucket, sentence
 from rerail.server.core.definitions.history import History, ToldFigure
-from rerail.server.core.facts import Phase
+from rerail.server.core.facts import Phase, Scope
 from rerail.server.core.view import SpanKind
 from rerail.server.core.words import count, duration, points, share
 
 TOOL = "aws-nvrx/"
 STARTUP = frozenset({Phase.INITIALIZING, Phase.LOADING})
-"""Phases of a restart that are its start-up; the other down phases are its shutdown."""
+"""Phases of a restart that are its start-up; the other down phases are its shutdown. The rendezvous of a launcher comes
+before the training function, that of an in-process restart in it."""
 
 
 def measure(given: DefinitionInput) -> Measured:
@@ -30,13 +31,15 @@ def measure(given: DefinitionInput) -> Measured:
     wall = given.lived_ns
     kept, step = _kept_steps(given), view.undisturbed_step_ns
     shutdown = startup = 0
+    in_process = {attempt.number for attempt in view.attempts if attempt.scope is Scope.IN_PROCESS}
     last_start = max((attempt.first_step_at or 0 for attempt in view.attempts), default=0)
     for span in given.spans:
         # Planned down-time between attempts is a restart too; the teardown at the end of the run is none.
         if span.kind is SpanKind.FAULT or (span.kind is SpanKind.PLANNED and span.end <= last_start):
             length = span.end - span.start
-            startup += length if span.phase in STARTUP else 0
-            shutdown += 0 if span.phase in STARTUP else length
+            is_startup = span.phase in STARTUP or (span.phase is Phase.RENDEZVOUS and span.attempt in in_process)
+            startup += length if is_startup else 0
+            shutdown += 0 if is_startup else length
     productive = None if kept is None or step is None else kept * step
     told = given.history.told_by(TOOL) if given.history is not None else ()
     reasons: list[tuple[str, str]] = []
