@@ -124,12 +124,16 @@ class Queries:
                 view, spans = self._fold(run_id, view.as_of)
         if window is not None:
             spans = clipped(spans, *window)
-        history = None
-        if wanted.needs_history:
-            history = self._histories.of(run_id, view) if facts is None else history_of(facts, view)
         of_window = view.account if window is None else account(spans, *window)
-        given = DefinitionInput(view=view, account=of_window, spans=spans, window=window, history=history)
-        return Measurement(wanted, wanted.measure(given), view, of_window)
+        given = DefinitionInput(view=view, account=of_window, spans=spans, window=window)
+        if not wanted.needs_history:
+            measured = wanted.measure(given)
+        elif facts is not None:
+            measured = wanted.measure(replace(given, history=history_of(facts, view)))
+        else:
+            with self._histories.of(run_id, view) as history:
+                measured = wanted.measure(replace(given, history=history))
+        return Measurement(wanted, measured, view, of_window)
 
     def _fold(self, run_id: str, as_of: int) -> tuple[RunView, Sequence[Span]]:
         """The run from the facts that had happened by `as_of`, by the emitters' corrected clocks."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from rerail.server.core.definitions.history import History, HistoryFold
 from rerail.server.core.facts import Fact
@@ -46,8 +47,9 @@ class Histories:
         self._held: OrderedDict[str, _Held] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, run_id: str, view: RunView) -> History:
-        """The history of a run as of its saved view."""
+    @contextmanager
+    def of(self, run_id: str, view: RunView) -> Iterator[History]:
+        """The history of a run as of its saved view. It stands still inside the block, and is not for later."""
         with self._lock:
             held = self._held.setdefault(run_id, _Held())
             self._held.move_to_end(run_id)
@@ -57,4 +59,4 @@ class Histories:
             log = self._store.log(run_id, held.upto_ingest)
             held.fold.add(log.facts)
             held.upto_ingest = log.upto_ingest
-            return held.fold.history(view)
+            yield held.fold.history(view)

@@ -68,6 +68,8 @@ def measure(given: DefinitionInput) -> Measured:
     """Goodput and badput as the library would print them."""
     view, history = given.view, given.history
     assert history is not None
+    if not view.sees_training:
+        return _unknown(given, "only the launcher speaks: the library, which is told no step, would print 0 %")
     clock = StoppedClock(history.excluded)
     log = google_log(given, history, clock)
     if given.window is None and not log.starts:

@@ -9,18 +9,22 @@ from rerail.server.core.words import duration, share
 def measure(given: DefinitionInput) -> Measured:
     """The figures every page shows."""
     account, view = given.account, given.view
-    unseen = (("training_goodput", "only the launcher speaks: nobody tells of steps"),)
     seen = view.sees_training
     training = account.training_goodput if seen else None
+    reasons: list[tuple[str, str]] = []
     if training is None:
-        why = "rerail cannot say: nobody tells of steps." if not seen else "rerail cannot say: nothing elapsed."
+        why = "nothing elapsed" if seen else "only the launcher speaks: nobody tells of steps"
+        reasons.append(("training_goodput", why))
+        words = f"rerail cannot say: {why}."
     else:
-        why = (
-            f"rerail says {share(training)}: {duration(account.productive_ns)} of steps that were done for the "
-            f"first time and kept, of {duration(account.elapsed_ns)}."
+        words = (
+            f"rerail says {share(training)}: {duration(account.productive_ns)} of steps that were done for the first "
+            f"time and kept, of {duration(account.elapsed_ns)}."
         )
+    if account.infrastructure_goodput is None:
+        reasons.append(("infrastructure_goodput", "nothing elapsed"))
     return Measured(
-        difference=why,
+        difference=words,
         training=training,
         infrastructure=account.infrastructure_goodput,
         productive_ns=account.productive_ns if seen else None,
@@ -28,7 +32,7 @@ def measure(given: DefinitionInput) -> Measured:
         buckets=tuple(
             bucket(row.name, row.length_ns, account.elapsed_ns) for row in account.waterfall if not row.is_total
         ),
-        reasons=() if seen else unseen,
+        reasons=tuple(reasons),
     )
 
 
