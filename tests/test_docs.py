@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from rerail.collectors.formats import formats
 from rerail.server.core.causes import rules
 from rerail.server.core.codec import common_fields, wire_fields
+from rerail.server.core.definitions import Measured, definitions
 from rerail.server.core.facts import FACT_TYPES, Phase
-from rerail.server.core.report import figures
+from rerail.server.core.report import definition_figures, figures
 from tests.story import Story
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -43,6 +45,17 @@ def test_the_page_on_accounting_names_every_phase():
 def test_the_page_on_causes_names_every_rule():
     text = (DOCS / "adding_a_cause.md").read_text()
     assert [name for name in rules() if f"`{name}`" not in text] == []
+
+
+def test_the_pages_name_every_definition_every_format_and_every_detail():
+    text = (DOCS / "adding_a_definition.md").read_text()
+    assert [name for name in definitions() if f"`{name}`" not in text] == []
+    text = (DOCS / "facts.md").read_text()
+    assert [name for name in formats() if f"`{name}`" not in text] == []
+    view = Story().start().steps(1, 5).view()
+    shown = definition_figures(definitions()["rerail"], Measured(difference="None."), view.account)
+    names = set(re.findall(r"\w+", text))
+    assert set(shown) | set(shown["definition_details"]) <= names
 
 
 def test_no_document_points_to_a_file_that_is_not_there():
