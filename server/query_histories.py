@@ -30,10 +30,10 @@ def history_of(facts: Iterable[Fact], view: RunView) -> History:
 
 
 class _Held:
-    """One run's history, and up to where its log was read."""
+    """One run's history, and up to where its log was read. It holds no fact: the log has them."""
 
-    def __init__(self) -> None:
-        self.fold = HistoryFold()
+    def __init__(self, run_id: str, store: Store) -> None:
+        self.fold = HistoryFold(lambda: store.log(run_id, 0, self.upto_ingest).facts)
         self.upto_ingest = 0
         self.lock = threading.Lock()
 
@@ -51,12 +51,13 @@ class Histories:
     def of(self, run_id: str, view: RunView) -> Iterator[History]:
         """The history of a run as of its saved view. It stands still inside the block, and is not for later."""
         with self._lock:
-            held = self._held.setdefault(run_id, _Held())
+            held = self._held.get(run_id) or _Held(run_id, self._store)
+            self._held[run_id] = held
             self._held.move_to_end(run_id)
             while len(self._held) > self._most:
                 self._held.popitem(last=False)
         with held.lock:
             log = self._store.log(run_id, held.upto_ingest)
-            held.fold.add(log.facts)
             held.upto_ingest = log.upto_ingest
+            held.fold.add(log.facts)
             yield held.fold.history(view)

@@ -227,7 +227,7 @@ class _Teller:
             self.restart = max(0, self.restart) + 1
             self.previous = None
         if self.previous is None:
-            yield self._say(RecoveryMark, entry, **self._here(), stage=MarkStage.INITIALIZED)
+            yield self._say(RecoveryMark, entry, **self._here(), rank=0, stage=MarkStage.INITIALIZED)
             yield self._say(Metric, entry, name=f"{TOOL}first_step", value=float(step), step=step)
         yield from self._completed(entry, step)
         self.previous = (step, entry.at)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from rerail.server.core.statistics import percentile
 from rerail.server.core.definitions.google_log import GoogleLog
 from rerail.server.core.definitions.history import ToldFigure
 from rerail.server.core.definitions.step_stamps import StampRun, StoppedClock
+from rerail.server.core.statistics import percentile
 
 SHORTEST_STEP_NS = 1_000_000_000
 """Steps below this do not go into the ideal step time."""

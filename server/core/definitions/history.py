@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from rerail.server.core.attempt_record import AttemptRecord
 from rerail.server.core.facts import Fact, MarkStage, Metric, Outcome, Phase
-from rerail.server.core.gathering import Gathering
+from rerail.server.core.gathering import Gathering, Recall
 from rerail.server.core.steps import StepBlock
 from rerail.server.core.timeline import union
 from rerail.server.core.view import Attempt, RunView
@@ -94,10 +94,13 @@ class History:
 
 
 class HistoryFold:
-    """One run's facts to its history, incrementally: `add` takes facts in any order, `history` answers."""
+    """One run's facts to its history, incrementally: `add` takes facts in any order, `history` answers.
 
-    def __init__(self) -> None:
-        self._gathering = Gathering()
+    With `recall` no fact is kept: what must be seen again is read from there.
+    """
+
+    def __init__(self, recall: Recall | None = None) -> None:
+        self._gathering = Gathering(recall)
         self._told: dict[tuple[str, int], Metric] = {}
 
     def add(self, facts: Iterable[Fact]) -> None:
