@@ -14,9 +14,9 @@
 Which of our facts stand for which of its records: an attempt's start is a job start, `rendezvous` is its accelerator
 initialization, `initializing` its training preparation, `data_wait` its data loading, `loading` a restore, `saving` a
 save, `evaluating` and `overhead:<name>` custom events. Peculiarities are kept on purpose: a restart from step 0 counts
-nothing of what was before it, and the load of data before a disruption counts twice, and time out of
-account that lies in nothing recorded stays in the whole. Where several ranks report, the
-stamps are those of the slowest.
+nothing of what was before it, and the load of data before a disruption counts twice. Where time is out of account the
+library goes another way, which has neither of the two, knows no saves and restores, and leaves in the whole what lies
+in nothing recorded. Where several ranks report, the stamps are those of the slowest.
 """
 
 from __future__ import annotations
@@ -144,14 +144,14 @@ def _sums(log: GoogleLog) -> _Sums:
                 sums.data_sync += latest_load if is_sync else 0
                 is_sync = False
             sums.disruptions += 1
-            if again != 0:
+            if again != 0 or log.excludes:
                 _close(segment, again, custom, sums)
                 lost_from = segment.start_of(again)
                 sums.saves_in_waste += sum(
                     max(0, min(until, segment.last_start) - max(since, lost_from)) for since, until in log.save_spans
                 )
             # The load before the disruption is added once more, and the next one counts as blocking again.
-            sums.data_sync += latest_load or 0
+            sums.data_sync += 0 if log.excludes else latest_load or 0
             is_sync, latest_load = True, None
             job_start = log.starts[index] if index >= 0 else None
             if job_start is not None and job_start > segment.last_start:

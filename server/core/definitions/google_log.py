@@ -16,7 +16,6 @@ from rerail.server.core.definitions import DefinitionInput
 from rerail.server.core.definitions.history import History, PhaseTold, ToldFigure
 from rerail.server.core.definitions.step_stamps import StampRun, StoppedClock, inside, mapped, stamp_runs
 from rerail.server.core.facts import Outcome, Phase
-from rerail.server.core.timeline import union
 
 SPOKEN_ONCE = (Phase.SAVING, Phase.LOADING)
 """Phases that are one entry, stamped with their beginning."""
@@ -48,7 +47,10 @@ class GoogleLog:
     edges: tuple[int, int] | None
     """The first and the last stamp of all; None where there is none."""
     left_in: int
-    """Excluded time that lies in nothing that was recorded: the library does not find it, and leaves it in."""
+    """Excluded time that lies in nothing that was recorded: the library does not find it, and leaves it in. What lies
+    in two records it takes out twice."""
+    excludes: bool
+    """Something was declared out of account."""
 
 
 def google_log(given: DefinitionInput, history: History, clock: StoppedClock) -> GoogleLog:
@@ -71,11 +73,11 @@ def google_log(given: DefinitionInput, history: History, clock: StoppedClock) ->
         stamps: Sequence[StampRun] = tuple(inside(stamp_runs(attempt), low, high))
         if not clock.never_stops:
             recorded += [(each.start, each.end) for each in attempt.phases if each.phase in MEASURED]
-            if before is not None:
-                recorded.append((before.starts[-1], max(before.starts[-1], attempt.began_at)))
             for run in stamps:
-                if before is not None and run.first_step > before.last_step:
-                    recorded.append((before.starts[-1], run.starts[0]))
+                if before is not None:
+                    bridges = run.first_step > before.last_step
+                    until = run.starts[0] if bridges else max(before.starts[-1], attempt.began_at)
+                    recorded.append((before.starts[-1], until))
                 recorded.append((run.starts[0], run.starts[-1]))
                 before = run
             stamps = tuple(mapped(stamps, counted))
@@ -127,14 +129,15 @@ def google_log(given: DefinitionInput, history: History, clock: StoppedClock) ->
             for save in each.saves
             if low < save.start and save.end <= high
         ),
-        left_in=_outside(history.excluded, union(recorded)),
-        saves=_mean_by_step([*saves, *_told_lengths(told, "save", low, high)]),
-        restores=_mean_by_step([*restores, *_told_lengths(told, "restore", low, high)]),
+        left_in=_outside(history.excluded, recorded),
+        excludes=not clock.never_stops,
+        saves=0 if not clock.never_stops else _mean_by_step([*saves, *_told_lengths(told, "save", low, high)]),
+        restores=0 if not clock.never_stops else _mean_by_step([*restores, *_told_lengths(told, "restore", low, high)]),
     )
 
 
 def _outside(windows: Sequence[tuple[int, int]], stretches: Sequence[tuple[int, int]]) -> int:
-    """How much of some windows lies in none of the stretches; neither overlap among themselves."""
+    """How much of some windows lies in none of the stretches; what lies in two of them counts against it twice."""
     return sum(
         until - since - sum(max(0, min(end, until) - max(start, since)) for start, end in stretches)
         for since, until in windows
