@@ -84,6 +84,19 @@ def _parser() -> argparse.ArgumentParser:
     facts.add_argument("--url", help="send to this server instead of writing to the database")
     facts.add_argument("--token", help="token of that server")
 
+    synth = _command(
+        commands, "synth", "a fleet that never was: one large run and many others", "synthesizing:synthesize"
+    )
+    synth.add_argument("--runs", type=int, default=1000, help="runs of the fleet beside the large one (default 1000)")
+    synth.add_argument("--ranks", type=int, default=10_000, help="of the large run; 0 leaves it out (default 10000)")
+    synth.add_argument("--days", type=float, default=30.0, help="age of the large run (default 30)")
+    synth.add_argument("--faults", type=int, default=200, help="of the large run (default 200)")
+    synth.add_argument("--seed", type=int, default=1, help="the same seed and end give the same facts (default 1)")
+    synth.add_argument("--end", metavar="T", help="the last instant of the story (default now)")
+    synth.add_argument("--stdout", action="store_true", help="show the facts instead of keeping them")
+    synth.add_argument("--url", help="send to this server instead of writing to the database")
+    synth.add_argument("--token", help="token of that server")
+
     runs = _reading(commands, "runs", "the runs that are known", "showing:show_runs")
     runs.add_argument("search", nargs="*", help="words of a run's id, name, project or labels")
     runs.add_argument("--state", choices=("alive", "silent", "ended"))

@@ -22,6 +22,7 @@ from typing import BinaryIO
 
 from rerail.server.commands import opened_store, settings_of
 from rerail.server.errors import RerailError, StoreError
+from rerail.server.store import Store
 
 BATCH_LINES = 2000
 BATCH_BYTES = 4 * 1024 * 1024
@@ -29,7 +30,9 @@ TOLD_REFUSALS = 20
 
 
 @dataclass(slots=True)
-class _Counts:
+class Counts:
+    """What became of lines."""
+
     accepted: int = 0
     duplicate: int = 0
     rejected: int = 0
@@ -37,14 +40,16 @@ class _Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class Answer:
+    """What became of one batch."""
+
     accepted: int
     duplicate: int
     rejected: tuple[tuple[int, str, str, str], ...]
     """`(line, field, value, reason)`, lines counted from 1."""
 
 
-Send = Callable[[bytes], _Answer]
+Send = Callable[[bytes], Answer]
 
 
 def import_facts(parsed: argparse.Namespace) -> int:
@@ -56,20 +61,16 @@ def import_facts(parsed: argparse.Namespace) -> int:
         sys.stdout.buffer.flush()
         return 0
     settings = settings_of(parsed)
-    counts = _Counts()
+    counts = Counts()
     if parsed.url or settings.url:
-        send = _sender(str(parsed.url or settings.url).rstrip("/"), settings.token)
+        send = sender(str(parsed.url or settings.url).rstrip("/"), settings.token)
         for path in parsed.paths:
             _import_file(path, parsed.run_id, send, counts)
     else:
-        from rerail.server.projector import Projector
-
         with opened_store(settings, may_make=True) as store:
             for path in parsed.paths:
-                _import_file(path, parsed.run_id, _writer(store), counts)
-            projector = Projector(store)
-            while projector.derive_due():
-                pass
+                _import_file(path, parsed.run_id, writer(store), counts)
+            derive_waiting(store)
     for example in counts.examples[:TOLD_REFUSALS]:
         print(example, file=sys.stderr)
     if len(counts.examples) > TOLD_REFUSALS:
@@ -108,7 +109,7 @@ def _in_run(line: bytes, run_id: str) -> bytes:
     return json.dumps({**stated, "run": run_id}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def _import_file(path: str, run_id: str | None, send: Send, counts: _Counts) -> None:
+def _import_file(path: str, run_id: str | None, send: Send, counts: Counts) -> None:
     progress = _Progress(path)
     number = 0
     for context, lines in _batches(_lines(path, run_id)):
@@ -150,20 +151,38 @@ def _is_context(line: bytes) -> bool:
     return isinstance(stated, dict) and stated.get("kind") == "context"
 
 
-def _writer(store) -> Send:
+def writer(store: Store) -> Send:
+    """Batches into a database, as the intake would write them."""
     from rerail.server.decoding import decode_body
 
-    def send(body: bytes) -> _Answer:
+    def send(body: bytes) -> Answer:
         decoded = decode_body(body, time.time_ns())
         (receipt,) = store.append([decoded.batch])
         refused = tuple((line.line, line.field, line.value, line.reason) for line in decoded.batch.refused)
-        return _Answer(receipt.accepted, receipt.duplicate, refused)
+        return Answer(receipt.accepted, receipt.duplicate, refused)
 
     return send
 
 
-def _sender(url: str, token: str | None) -> Send:
-    def send(body: bytes) -> _Answer:
+def derive_waiting(store: Store, say: Callable[[int], None] | None = None) -> None:
+    """Derive every run whose facts no view shows yet; `say` is told how many are left.
+
+    It ends with those: open runs are due again every second, and would keep it busy for ever where they are many.
+    """
+    from rerail.server.projector import Projector
+
+    projector = Projector(store, held_folds=1)
+    while waiting := store.storage().waiting_runs:
+        if say is not None:
+            say(waiting)
+        if not projector.derive_due():
+            return
+
+
+def sender(url: str, token: str | None) -> Send:
+    """Batches to a server's intake, gzipped; waits where the server asks for it. Raises StoreError where it is away."""
+
+    def send(body: bytes) -> Answer:
         headers = {"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
@@ -179,7 +198,7 @@ def _sender(url: str, token: str | None) -> Send:
                 time.sleep(float(error.headers.get("Retry-After", "1")))
             except (urllib.error.URLError, TimeoutError) as error:
                 raise StoreError(f"{url} does not answer: {getattr(error, 'reason', error)}") from None
-        return _Answer(
+        return Answer(
             told["accepted"],
             told["duplicate"],
             tuple((line["line"], line["field"], line["value"], line["reason"]) for line in told["rejected"]),
