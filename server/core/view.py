@@ -161,7 +161,7 @@ class Checkpoint:
     def moments(self) -> tuple[int, ...]:
         """The known instants of its saving, whatever became of it; a deletion is none of them."""
         known = (self.started_at, self.captured_at, self.durable_at, self.failed_at)
-        return tuple(at for at in known if at is not None)
+        return tuple([at for at in known if at is not None])
 
 
 @dataclass(frozen=True, slots=True)
