@@ -106,9 +106,7 @@ class Queries:
         """The run from the facts that had happened by `as_of`, by the emitters' corrected clocks."""
         log = self._store.log(run_id)
         if log.gone_before is not None:
-            raise NotFoundError(
-                "log any more", f"{run_id}: its facts were deleted, so it cannot be folded as of the past"
-            )
+            raise NotFoundError("log", f"{run_id}: its facts were deleted, so its past cannot be told")
         offsets = {row.emitter: row.clock_offset_ns or 0 for row in self._store.emitters(run_id)}
         facts = [fact for fact in log.facts if fact.at - offsets.get(fact.emitter, 0) <= as_of]
         if not facts:
