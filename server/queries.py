@@ -4,7 +4,8 @@ Rules
 - Plain and synchronous: call it from a thread, never on an event loop.
 - A run or incident that is not known raises `NotFoundError`; a range that is empty gives an empty result.
 - Each call reads committed state and never waits for a writer.
-- Whoever asks about the past (`as_of`) gets the run as its facts up to that instant tell it, folded afresh.
+- Whoever asks about the past (`as_of`) gets the run as its facts up to that instant tell it, folded afresh; where they
+  were deleted (`rerail retain`), LogGoneError.
 - What a picture cannot show is left out, and the result says how much.
 """
 
@@ -18,7 +19,7 @@ from rerail.server.core.fold import RunFold
 from rerail.server.core.goodput import account, clipped, sliding
 from rerail.server.core.rollup import Resolution
 from rerail.server.core.view import Account, Checkpoint, RunView, SlidingPoint, Span
-from rerail.server.errors import NotFoundError
+from rerail.server.errors import LogGoneError, NotFoundError
 from rerail.server.query_results import (
     AttemptMark,
     Changes,
@@ -106,7 +107,7 @@ class Queries:
         """The run from the facts that had happened by `as_of`, by the emitters' corrected clocks."""
         log = self._store.log(run_id)
         if log.gone_before is not None:
-            raise NotFoundError("log", f"{run_id}: its facts were deleted, so its past cannot be told")
+            raise LogGoneError(run_id)
         offsets = {row.emitter: row.clock_offset_ns or 0 for row in self._store.emitters(run_id)}
         facts = [fact for fact in log.facts if fact.at - offsets.get(fact.emitter, 0) <= as_of]
         if not facts:
@@ -198,15 +199,19 @@ class Queries:
             found = self._store.spans(run_id, since, end)
             instants = _instants(marks, start, end, point_count)
             return self._spans(found, start, end, MOST_SPANS, columns), sliding(found, window_ns, instants)
-        bins = self._store.rollup(run_id, step.resolution, since, end)
-        last = min(end, marks.as_of if marks.ended_at is None else marks.ended_at)
-        window = WideWindow(bins, step, window_ns)
+        window = WideWindow(
+            self._store.rollup(run_id, step.resolution, min(since, step.floor(start)), -step.floor(-end)),
+            step,
+            window_ns,
+        )
+        lived_from = start if marks.started_at is None else max(start, marks.started_at)
+        lived_to = min(end, marks.as_of if marks.ended_at is None else marks.ended_at)
 
         def spans_between(first: int, until: int) -> list[Span]:
             return clipped(self._store.spans(run_id, first, until), first, until)
 
         shown = Spans(start, end, bins=window.bins(start, end), span_count=span_count)
-        return shown, window.points(max(start, bins[0].start if bins else start), last, point_count, spans_between)
+        return shown, window.points(lived_from, lived_to, point_count, spans_between)
 
     def _range(self, view: RunView | RunMarks, start: int | None, end: int | None) -> tuple[int, int]:
         """A range, with the run's life where an edge is not given. Raises ValueError where it ends before it starts."""

@@ -57,6 +57,10 @@ class RollupStep:
         """Of a column."""
         return self.resolution * self.factor
 
+    def floor(self, instant: int) -> int:
+        """The beginning of the column an instant lies in."""
+        return instant // self.length_ns * self.length_ns
+
 
 def rollup_step(range_ns: int, most_columns: int) -> RollupStep | None:
     """The coarsest rollup that fills at least half of the columns; None where a minute is too coarse."""
@@ -75,10 +79,9 @@ class WideWindow:
 
     def bins(self, start: int, end: int) -> tuple[Bin, ...]:
         """Columns that touch `[start, end)`, also those in which nothing happened."""
-        length = self._step.length_ns
-        first = start // length * length
+        length, first = self._step.length_ns, self._step.floor(start)
         sums: dict[int, dict[Phase, int]] = {begin: {} for begin in range(first, end, length)}
-        for each in between(self._rollup, self._step.resolution, first, end):
+        for each in between(self._rollup, self._step.resolution, first, first + len(sums) * length):
             at, until = each.start, each.start + each.count * self._step.resolution
             while at < until:
                 begin = at // length * length

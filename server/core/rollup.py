@@ -188,7 +188,7 @@ def _rolled(
 def between(bins: Iterable[RollupBin], resolution: Resolution, start: int, end: int) -> Iterator[RollupBin]:
     """Those that touch `[start, end)`; of bins in a row only so many as do."""
     length = resolution.value
-    for each in bins:
+    for each in bins if start < end else ():
         first = max(each.start, start // length * length)
         last = min(each.start + each.count * length, -(-end // length) * length)
         if first < last:

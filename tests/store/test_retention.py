@@ -8,7 +8,7 @@ import pytest
 
 from rerail.server.core import facts
 from rerail.server.core.rollup import Resolution
-from rerail.server.errors import NotFoundError
+from rerail.server.errors import LogGoneError
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
 from rerail.server.store import Batch, Store
@@ -105,5 +105,5 @@ def test_the_past_of_a_run_without_its_log_is_refused_and_not_guessed(store: Sto
     queries = Queries(store, lambda: LATER)
     assert queries.run("a", BEGINNING + 40 * SECOND).as_of == BEGINNING + 40 * SECOND
     assert store.let_log_go("a", LATER)
-    with pytest.raises(NotFoundError, match="deleted"):
+    with pytest.raises(LogGoneError, match="deleted"):
         queries.run("a", BEGINNING + 40 * SECOND)
