@@ -50,7 +50,7 @@ def test_its_page_is_read_without_scrolling_through_hundreds_of_rows(large: Serv
 def test_what_its_page_transfers_is_small(large: Server) -> None:
     """Without the scripts that every page shares, which a browser keeps."""
     for path, most in ((f"/runs/{RUN}", 30_000), (f"/figures/runs/{RUN}/timeline?width=1400", 120_000)):
-        request = urllib.request.Request(large.url + path, headers={"Accept-Encoding": "gzip"})
+        request = urllib.request.Request(large.url + path, headers={"Accept-Encoding": "br"})
         with urllib.request.urlopen(request, timeout=20) as answer:
             assert len(answer.read()) < most, path
 
