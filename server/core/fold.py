@@ -13,8 +13,10 @@ What it does not know: who asks, what time it is, and where facts come from.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 from rerail.server.core.attempt_pass import Surroundings
 from rerail.server.core.attempt_record import AttemptRecord
@@ -29,7 +31,7 @@ from rerail.server.core.quality import Suspicion, footing, grouped, suspicions_o
 from rerail.server.core.recovery import recovery_distributions
 from rerail.server.core.run_timeline import RunTimeline
 from rerail.server.core.saves import Saves
-from rerail.server.core.told import Metadata, Started, scope_of
+from rerail.server.core.told import Metadata, Started, initiator_of, scope_of
 from rerail.server.core.view import (
     Attempt,
     Checkpoint,
@@ -58,6 +60,7 @@ class RunFold:
         self._timeline = RunTimeline(self._gathering)
         self._saves = Saves(self._gathering)
         self._verdicts: dict[int, tuple[tuple[object, ...], Verdict, tuple[EvidenceLine, ...]]] = {}
+        self._scheduler: tuple[tuple[int, int], list[tuple[int, str]]] = ((0, 0), [])
         self._suspected: dict[int, tuple[tuple[int, int], list[Suspicion]]] = {}
         self._shown: dict[int, tuple[tuple[object, ...], Attempt]] = {}
         self._incidents: dict[tuple[object, ...], Incident] = {}
@@ -338,17 +341,24 @@ class RunFold:
             self._incidents[signature] = made
         return made
 
+    def _scheduler_states(self) -> Sequence[tuple[int, str]]:
+        """`(at, state)` of everything schedulers said, in order; put in order once for each version of it."""
+        wide = self._gathering.run_wide
+        version = (self._gathering.gatherings, len(wide.scheduler))
+        if self._scheduler[0] != version:
+            ordered = sorted(wide.scheduler, key=lambda entry: entry[:3])
+            self._scheduler = (version, [(at, fact.state.lower()) for at, _, _, fact in ordered])
+        return self._scheduler[1]
+
     def _verdict(
         self, number: int, records: Sequence[AttemptRecord], surroundings: Sequence[Surroundings]
     ) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
         record, around = records[number], surroundings[number]
         following = records[number + 1] if number + 1 < len(records) else None
-        initiator = None if following is None else Started(following).initiator
-        states = tuple(
-            fact.state.lower()
-            for at, _, _, fact in sorted(self._gathering.run_wide.scheduler, key=lambda entry: entry[:3])
-            if around.start < at <= around.end
-        )
+        initiator = None if following is None else initiator_of(following)
+        told = self._scheduler_states()
+        first = bisect_right(told, around.start, key=itemgetter(0))
+        states = tuple(state for _, state in told[first : bisect_right(told, around.end, key=itemgetter(0))])
         signature = (self._timeline.version(record), around.is_planned, initiator, states)
         known = self._verdicts.get(number)
         if known is not None and known[0] == signature:

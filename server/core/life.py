@@ -19,7 +19,7 @@ from rerail.server.core.facts import Initiator, MarkStage, Outcome, Phase
 from rerail.server.core.gathering import Gathering
 from rerail.server.core.quality import Suspicion
 from rerail.server.core.timeline import Claim
-from rerail.server.core.told import Started
+from rerail.server.core.told import initiator_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def ending(record: AttemptRecord, following: AttemptRecord | None, life: Life) -
     if following is not None:
         if outcome in (Outcome.STOPPED, Outcome.COMPLETED):
             return True, True
-        initiator = Started(following).initiator
+        initiator = initiator_of(following)
         if outcome is None and initiator is Initiator.OPERATOR:
             return True, True
         without_fault = not record.exits and MarkStage.NOTICED not in record.marks and not record.lost_nodes
