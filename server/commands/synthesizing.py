@@ -70,7 +70,8 @@ def _tell(plans: list[RunPlan], send: Send) -> None:
     _say_end()
     seconds = time.monotonic() - began
     print(
-        f"{len(plans):,} runs: {accepted:,} facts taken, {held:,} held already, in {seconds:.1f} s "
+        f"{len(plans):,} {'run' if len(plans) == 1 else 'runs'}: {accepted:,} facts taken, {held:,} held already, "
+        f"in {seconds:.1f} s "
         f"({(accepted + held) / max(1e-9, seconds):,.0f} a second)",
         file=sys.stderr,
     )
