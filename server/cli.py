@@ -102,6 +102,22 @@ def _parser() -> argparse.ArgumentParser:
     incident = _reading(commands, "incident", "one incident and why it happened", "showing:show_incident")
     incident.add_argument("incident_id", metavar="ID")
 
+    exclude = _reading(
+        commands,
+        "exclude",
+        "declare a window of a run out of account, list such windows, undo one",
+        "excluding:exclude",
+    )
+    exclude.add_argument("run_id", metavar="RUN")
+    exclude.add_argument("window", nargs="*", metavar="A B", help="from A until B: ISO 8601, or seconds since 1970")
+    exclude.add_argument("--reason", help="why")
+    exclude.add_argument("--author", help="who says so")
+    exclude.add_argument("--list", action="store_true", help="the windows, withdrawn ones too")
+    exclude.add_argument("--undo", metavar="ID", help="this window counts again")
+    exclude.add_argument("--redo", metavar="ID", help="this withdrawn window is out of account after all")
+    exclude.add_argument("--url", help="ask this server instead of writing to the database")
+    exclude.add_argument("--token", help="token of that server")
+
     _command(commands, "replay", "derive every run from its facts again; must change nothing", "operating:replay")
 
     database = commands.add_parser("db", help="the database")

@@ -175,7 +175,7 @@ def _sender(url: str, token: str | None) -> Send:
                 break
             except urllib.error.HTTPError as error:
                 if error.code not in (429, 503):
-                    raise StoreError(f"{url} refused the batch: {error.code} {_message(error)}") from None
+                    raise StoreError(f"{url} refused the batch: {error.code} {error_of(error)}") from None
                 time.sleep(float(error.headers.get("Retry-After", "1")))
             except (urllib.error.URLError, TimeoutError) as error:
                 raise StoreError(f"{url} does not answer: {getattr(error, 'reason', error)}") from None
@@ -188,7 +188,8 @@ def _sender(url: str, token: str | None) -> Send:
     return send
 
 
-def _message(error: urllib.error.HTTPError) -> str:
+def error_of(error: urllib.error.HTTPError) -> str:
+    """What a server said was wrong, and what would mend it."""
     try:
         told = json.load(error)["error"]
         return f"{told['message']}. {told['hint']}"

@@ -25,7 +25,14 @@ from rerail.server.core.goodput import Capacities, Tally, account_of
 from rerail.server.core.incidents import IncidentBounds, IncidentFindings, Interruption, incident, incident_bounds
 from rerail.server.core.life import Life, life_of, surroundings_of
 from rerail.server.core.progress import resumed_from
-from rerail.server.core.quality import Suspicion, footing, grouped, suspicions_of, unearned_checkpoints
+from rerail.server.core.quality import (
+    Suspicion,
+    footing,
+    grouped,
+    suspicions_of,
+    suspicions_of_windows,
+    unearned_checkpoints,
+)
 from rerail.server.core.recovery import recovery_distributions
 from rerail.server.core.run_timeline import RunTimeline
 from rerail.server.core.saves import Saves
@@ -137,7 +144,12 @@ class RunFold:
             unexplained_ns=dict(account.ns_by_phase).get(Phase.SILENT, 0),
             blind=wide.blind.periods(),
             contradictions=grouped(
-                [*suspicions, *self._suspicions(records), *unearned_checkpoints(shelf, high_water_step)]
+                [
+                    *suspicions,
+                    *self._suspicions(records),
+                    *unearned_checkpoints(shelf, high_water_step),
+                    *suspicions_of_windows(wide.exclusions),
+                ]
             ),
             notes=footing(
                 records, metadata.world_size, bool(shelf.ordered), current_step is not None, wide.speaks_for_ranks
@@ -180,6 +192,7 @@ class RunFold:
             undisturbed_step_ns=self._saves.counts.median(),
             checkpoint_slowdown=self._saves.counts.slowdown(),
             data_quality=quality,
+            exclusions=wide.exclusions.windows(),
         )
 
     def _view_of_nothing(self, as_of: int, duplicates: int, rejected: int) -> RunView:
@@ -212,6 +225,7 @@ class RunFold:
                 blind=self._gathering.run_wide.blind.periods(),
                 notes=("Nothing was stated of any attempt yet: no timeline can be drawn.",),
             ),
+            exclusions=self._gathering.run_wide.exclusions.windows(),
         )
 
     def _attempts(

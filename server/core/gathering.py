@@ -18,6 +18,7 @@ from rerail.server.core.attempts import ATTEMPT_FACTS, FOUNDING_FACTS, AttemptKe
 from rerail.server.core.blindness import BlindPeriods
 from rerail.server.core.checkpoints import CheckpointRecord
 from rerail.server.core.clocks import EmitterClock
+from rerail.server.core.exclusions import Exclusions
 from rerail.server.core.facts import (
     AttemptEnded,
     AttemptStarted,
@@ -29,6 +30,7 @@ from rerail.server.core.facts import (
     Clock,
     Evidence,
     Excluded,
+    ExclusionState,
     Exit,
     Fact,
     Heartbeats,
@@ -49,7 +51,7 @@ from rerail.server.core.steps import StatedSteps, stated_ends
 QUEUED_STATES = frozenset({"queued", "pending", "backoff", "suspended", "requeued"})
 """Scheduler states in which the run waits."""
 
-PERSONS_SAY = (Excluded, Note)
+PERSONS_SAY = (Excluded, ExclusionState, Note)
 """Kinds that are no sign of life."""
 
 
@@ -70,7 +72,7 @@ class RunWide:
     ended: list[tuple[int, str, int, RunEnded]] = field(default_factory=list)
     scheduler: list[tuple[int, str, int, SchedulerState]] = field(default_factory=list)
     gpus: list[tuple[int, int]] = field(default_factory=list)
-    excluded: list[tuple[int, int]] = field(default_factory=list)
+    exclusions: Exclusions = field(default_factory=Exclusions)
     blind: BlindPeriods = field(default_factory=BlindPeriods)
     hearings: dict[str, Hearing] = field(default_factory=dict)
     beats: dict[str, PhaseBeats] = field(default_factory=dict)
@@ -172,8 +174,8 @@ class Gathering:
         elif isinstance(fact, Capacity):
             wide.gpus.append((at, fact.gpus))
             wide.version += 1
-        elif isinstance(fact, Excluded):
-            wide.excluded.append((fact.start, fact.end))
+        elif isinstance(fact, (Excluded, ExclusionState)):
+            wide.exclusions.take(fact)
             wide.version += 1
         elif isinstance(fact, Blind):
             since, until = self._corrected(fact, fact.since), self._corrected(fact, fact.until)

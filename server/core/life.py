@@ -72,7 +72,7 @@ def surroundings_of(
     for since, until in gathering.queue_intervals():
         following = next((at for at in attempt_starts if at > since), life.end)
         queue.append(Claim(since, min(life.end if until is None else until, following), Phase.QUEUED))
-    excluded = [Claim(since, until, Phase.EXCLUDED) for since, until in sorted(gathering.run_wide.excluded)]
+    excluded = [Claim(since, until, Phase.EXCLUDED) for since, until in gathering.run_wide.exclusions.in_force()]
     around = []
     for index, record in enumerate(records):
         is_last = index == len(records) - 1

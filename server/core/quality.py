@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from rerail.server.core.attempt_record import AttemptRecord
 from rerail.server.core.checkpoints import CheckpointShelf
+from rerail.server.core.exclusions import Exclusions
 from rerail.server.core.view import Contradiction
 
 
@@ -84,6 +85,20 @@ def unearned_checkpoints(shelf: CheckpointShelf, high_water_step: int | None) ->
         Suspicion("a checkpoint holds a step that was never completed", f"step {each.step}", each.durable_at or 0)
         for each in shelf.durable_above(high_water_step)
     ]
+
+
+def suspicions_of_windows(exclusions: Exclusions) -> list[Suspicion]:
+    """What people said about windows out of account that cannot be."""
+    found = [
+        Suspicion("a window that was never declared was undone", f"{state.window}, by {state.emitter}", state.at)
+        for state in exclusions.unheard_of()
+    ]
+    found += [
+        Suspicion("a window out of account is empty", f"{window.window}", window.start)
+        for window in exclusions.windows()
+        if window.end <= window.start
+    ]
+    return found
 
 
 def grouped(suspicions: Iterable[Suspicion]) -> tuple[Contradiction, ...]:

@@ -14,6 +14,7 @@ from rerail.server.core.view import (
     Account,
     Attempt,
     Contradiction,
+    Exclusion,
     HeartbeatFigures,
     Incident,
     RecoveryDistribution,
@@ -100,6 +101,7 @@ def figures(view: RunView) -> dict[str, object]:
             "contradictions": [_contradiction(each) for each in quality.contradictions],
             "notes": list(quality.notes),
         },
+        "exclusions": [exclusion_figures(window) for window in view.exclusions],
     }
 
 
@@ -211,6 +213,23 @@ def incident_figures(incident: Incident) -> dict[str, object]:
                 "text": line.text,
             }
             for line in incident.evidence
+        ],
+    }
+
+
+def exclusion_figures(window: Exclusion) -> dict[str, object]:
+    """One window that a person declared out of account, and what became of it."""
+    return {
+        "window": window.window,
+        "start": iso(window.start),
+        "end": iso(window.end),
+        "reason": window.reason,
+        "author": window.author,
+        "declared_at": iso(window.declared_at),
+        "withdrawn": window.is_withdrawn,
+        "changes": [
+            {"at": iso(each.at), "state": each.state, "reason": each.reason, "author": each.author}
+            for each in window.changes
         ],
     }
 

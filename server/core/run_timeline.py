@@ -276,7 +276,8 @@ class RunTimeline:
         return account, account_of(gpu_total, life.start, life.end, gpu_debt) if capacities.is_known else None
 
     def _only_waiting(self, waiting: list[Claim], life: Life, capacities: Capacities) -> tuple[Tally, Tally]:
-        excluded = [Claim(since, until, Phase.EXCLUDED) for since, until in self._gathering.run_wide.excluded]
+        windows = self._gathering.run_wide.exclusions.in_force()
+        excluded = [Claim(since, until, Phase.EXCLUDED) for since, until in windows]
         modes = [Mode(life.start, SpanKind.STARTUP)]
         self.spans = list(paint([*waiting, *excluded], life.start, life.end, None, modes).spans)
         self.settled_spans = 0

@@ -314,6 +314,34 @@ class BlindPeriod:
 
 
 @dataclass(frozen=True, slots=True)
+class ExclusionChange:
+    """A person undid a window, or undid that."""
+
+    at: int
+    state: str
+    """`withdrawn` or `restored`."""
+    reason: str | None = None
+    author: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """`[start, end)` was declared out of account by a person."""
+
+    window: str
+    """Its identity, `<emitter>~<seq>`."""
+    start: int
+    end: int
+    declared_at: int
+    reason: str | None = None
+    author: str | None = None
+    is_withdrawn: bool = False
+    """It counts again."""
+    changes: tuple[ExclusionChange, ...] = ()
+    """What became of it since, oldest first; the last one holds."""
+
+
+@dataclass(frozen=True, slots=True)
 class Contradiction:
     """Facts that cannot all be true: how many, why, and one of them."""
 
@@ -464,6 +492,8 @@ class RunView:
     checkpoint_slowdown: float | None = None
     """κ: mean step time with a write in flight ÷ undisturbed step time."""
     data_quality: DataQuality = DataQuality()
+    exclusions: tuple[Exclusion, ...] = ()
+    """Windows that people declared out of account, withdrawn ones too, by their start."""
 
     @property
     def unplanned_incidents(self) -> tuple[Incident, ...]:

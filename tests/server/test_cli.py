@@ -214,3 +214,36 @@ def test_a_served_run_is_shown_while_it_is_served_and_the_server_ends_when_told(
         server.wait(timeout=20)
     stream.close()
     server.stderr.close()
+
+
+def test_a_window_is_excluded_listed_undone_and_redone(
+    database: Path, facts_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["import", "facts", str(facts_file)])
+    before = shown(capsys, "show", "a")
+    window = [str(T + 20 * S), str(T + 30 * S)]
+    said = shown(capsys, "exclude", "a", *window, "--reason", "power", "--author", "Ada")
+    assert [each["window"] for each in said["exclusions"]] == ["people~0"]  # type: ignore[index]
+    assert shown(capsys, "show", "a")["seconds_by_phase"]["excluded"] == 10  # type: ignore[index]
+    assert main(["exclude", "a", "--undo", "people~0", "--author", "Bo"]) == 0
+    assert "withdrawn" in capsys.readouterr().out
+    after = shown(capsys, "show", "a")
+    for name in ("seconds_by_phase", "waterfall", "incidents"):
+        assert after[name] == before[name]  # type: ignore[index]
+    assert main(["exclude", "a", "--redo", "people~0"]) == 0
+    capsys.readouterr()
+    assert main(["exclude", "a", "--list"]) == 0
+    line = capsys.readouterr().out
+    assert "power; declared" in line and "by Ada; withdrawn" in line and "by Bo; restored" in line
+    for wrong, words in (
+        ([], "say one of"),
+        (["1"], "say one of"),
+        ([*window, "--list"], "say one of"),
+        (["later", "now"], "A: 'later' is not an instant"),
+        (window[::-1], "end: not after start"),
+        (["--undo", "people~5"], "no window named people~5"),
+    ):
+        assert main(["exclude", "a", *wrong]) == 1
+        assert words in capsys.readouterr().err
+    assert main(["exclude", "nobody", *window]) == 1
+    assert "no run named nobody" in capsys.readouterr().err
