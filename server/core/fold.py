@@ -37,7 +37,9 @@ from rerail.server.core.recovery import recovery_distributions
 from rerail.server.core.run_timeline import RunTimeline
 from rerail.server.core.saves import Saves
 from rerail.server.core.told import Metadata, Started, scope_of
+from rerail.server.core.unexplained import Circumstances, Gaps, explained
 from rerail.server.core.view import (
+    Account,
     Attempt,
     Checkpoint,
     DataQuality,
@@ -48,6 +50,7 @@ from rerail.server.core.view import (
     RunView,
     Span,
     StepPoint,
+    Unexplained,
     Verdict,
 )
 
@@ -68,6 +71,7 @@ class RunFold:
         self._suspected: dict[int, tuple[tuple[int, int], list[Suspicion]]] = {}
         self._shown: dict[int, tuple[tuple[object, ...], Attempt]] = {}
         self._incidents: dict[tuple[object, ...], Incident] = {}
+        self._gaps = Gaps()
         self.settled_checkpoints = 0
         """How many leading checkpoints the last view left as they were."""
 
@@ -142,6 +146,7 @@ class RunFold:
             rejected=rejected,
             clock_spread_ns=self._clock_spread_ns(),
             unexplained_ns=dict(account.ns_by_phase).get(Phase.SILENT, 0),
+            unexplained=self._unexplained(records, attempts, life, account, state),
             blind=wide.blind.periods(),
             contradictions=grouped(
                 [
@@ -152,7 +157,19 @@ class RunFold:
                 ]
             ),
             notes=footing(
-                records, metadata.world_size, bool(shelf.ordered), current_step is not None, wide.speaks_for_ranks
+                records,
+                metadata.world_size,
+                bool(shelf.ordered),
+                current_step is not None,
+                wide.speaks_for_ranks,
+                [
+                    number
+                    for number, (record, around) in enumerate(zip(records, surroundings, strict=True))
+                    if around.is_interrupted
+                    and not around.is_last
+                    and timeline.folded[number].result.noticed_at == around.end
+                    and around.end not in record.notices
+                ],
             ),
         )
         quality = replace(quality, contradictory=sum(each.count for each in quality.contradictions))
@@ -394,6 +411,32 @@ class RunFold:
                 known = self._suspected[number] = (version, suspicions_of(number, record))
             found.extend(known[1])
         return found
+
+    def _unexplained(
+        self,
+        records: Sequence[AttemptRecord],
+        attempts: Sequence[Attempt],
+        life: Life,
+        account: Account,
+        state: RunState,
+    ) -> tuple[Unexplained, ...]:
+        """What the run's own facts make of its silent time."""
+        wide = self._gathering.run_wide
+        checkpoints = self._saves.shelf.ordered
+        phases = dict(account.ns_by_phase)
+        around = Circumstances(
+            attempts=attempts,
+            loaded_steps=frozenset(load.step for record in records for load in record.loads if load.is_ok),
+            checkpoints=checkpoints,
+            blind=wide.blind.periods(),
+            speaks_for_ranks=wide.speaks_for_ranks,
+            saw_scheduler=bool(wide.scheduler),
+            saw_saves=bool(checkpoints) or Phase.SAVING in phases,
+            is_open=life.ended_at is None,
+            is_silent=state is RunState.SILENT,
+            step_ns=self._saves.counts.median(),
+        )
+        return explained(self._gaps.renew(self._timeline.spans, self._timeline.settled_spans), around)
 
     def _current_phase(self) -> Phase | None:
         """What the run does, as far as last told: between two steps nothing is told, and that is no silence yet."""

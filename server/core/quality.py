@@ -115,8 +115,12 @@ def footing(
     saw_checkpoints: bool,
     saw_steps: bool,
     speaks_for_ranks: bool,
+    unnoticed: Sequence[int] = (),
 ) -> tuple[str, ...]:
-    """What the figures rest on where not everything is known, in sentences."""
+    """What the figures rest on where not everything is known, in sentences.
+
+    `unnoticed` are the interrupted attempts whose end nobody noticed before the next began.
+    """
     notes = []
     ranks = {rank for record in records for rank in record.reporting_ranks}
     if ranks and (world_size or 2) > len(ranks):
@@ -126,6 +130,10 @@ def footing(
                      "the phase of the run is that of the slowest of them.")  # fmt: skip
     if saw_steps and not saw_checkpoints:
         notes.append("No checkpoint was stated: steps at risk and checkpoint stalls are unknown.")
+    if unnoticed:
+        how_many = "1 attempt" if len(unnoticed) == 1 else f"{len(unnoticed)} attempts"
+        notes.append(f"{how_many} ended without anyone noticing, as far as told: detection reaches until the next "
+                     f"attempt began, and may hold queueing too (attempt {unnoticed[0]}).")  # fmt: skip
     if records and not speaks_for_ranks:
         notes.append("Only the launcher speaks: steps are not seen, so training goodput is unknown, and what follows "
                      "bring-up cannot be told from it.")  # fmt: skip

@@ -20,6 +20,7 @@ from rerail.server.core.view import (
     RecoveryDistribution,
     Rollback,
     RunView,
+    Unexplained,
 )
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -94,6 +95,7 @@ def figures(view: RunView) -> dict[str, object]:
             "rejected": quality.rejected,
             "clock_spread_seconds": seconds(quality.clock_spread_ns),
             "unexplained_seconds": seconds(quality.unexplained_ns),
+            "unexplained": [unexplained_figures(each) for each in quality.unexplained],
             "blind": [
                 {"source": each.source, "since": iso(each.since), "until": iso(each.until), "reason": each.reason}
                 for each in quality.blind
@@ -214,6 +216,22 @@ def incident_figures(incident: Incident) -> dict[str, object]:
             }
             for line in incident.evidence
         ],
+    }
+
+
+def unexplained_figures(each: Unexplained) -> dict[str, object]:
+    """Silent time with one likely reason."""
+    return {
+        "reason": each.reason,
+        "detail": each.detail,
+        "seconds": seconds(each.length_ns),
+        "count": each.count,
+        "example": {
+            "at": iso(each.example_at),
+            "seconds": seconds(each.example_ns),
+            "attempt": each.example_attempt,
+            "after_step": each.example_after_step,
+        },
     }
 
 

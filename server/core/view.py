@@ -351,6 +351,23 @@ class Contradiction:
 
 
 @dataclass(frozen=True, slots=True)
+class Unexplained:
+    """Silent time with one likely reason: how much, in how many pieces, and the longest of them."""
+
+    reason: str
+    """A reason of `unexplained.py`; `unknown` where the facts give none."""
+    detail: str
+    """The reason in words."""
+    length_ns: int
+    count: int
+    example_at: int
+    example_ns: int
+    example_attempt: int | None = None
+    example_after_step: int | None = None
+    """Last step before it in its attempt; None before any."""
+
+
+@dataclass(frozen=True, slots=True)
 class DataQuality:
     """How far the figures can be trusted."""
 
@@ -361,6 +378,8 @@ class DataQuality:
     rejected: int = 0
     clock_spread_ns: int | None = None
     unexplained_ns: int = 0
+    unexplained: tuple[Unexplained, ...] = ()
+    """Where it is likely to have gone, the longest first; sums to `unexplained_ns`."""
     blind: tuple[BlindPeriod, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
     notes: tuple[str, ...] = ()
