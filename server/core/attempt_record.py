@@ -54,6 +54,10 @@ class Load:
     step: int
     is_ok: bool
 
+    def is_before(self, first_block: StepBlock | None) -> bool:
+        """Whether it began before its attempt stepped; a later one says nothing about where the attempt resumed."""
+        return first_block is None or self.start <= first_block.start
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class WorkerExit:

@@ -29,12 +29,13 @@ from rerail.server.core.quality import (
     Suspicion,
     footing,
     grouped,
+    loads_beyond,
     suspicions_of,
     suspicions_of_windows,
     unearned_checkpoints,
 )
 from rerail.server.core.recovery import recovery_distributions
-from rerail.server.core.run_timeline import RunTimeline
+from rerail.server.core.run_timeline import RunTimeline, Version
 from rerail.server.core.saves import Saves
 from rerail.server.core.told import Metadata, Started, scope_of
 from rerail.server.core.unexplained import Circumstances, Gaps, explained
@@ -68,7 +69,7 @@ class RunFold:
         self._timeline = RunTimeline(self._gathering)
         self._saves = Saves(self._gathering)
         self._verdicts: dict[int, tuple[tuple[object, ...], Verdict, tuple[EvidenceLine, ...]]] = {}
-        self._suspected: dict[int, tuple[tuple[int, int], list[Suspicion]]] = {}
+        self._suspected: dict[int, tuple[Version, list[Suspicion]]] = {}
         self._shown: dict[int, tuple[tuple[object, ...], Attempt]] = {}
         self._incidents: dict[tuple[object, ...], Incident] = {}
         self._gaps = Gaps()
@@ -153,6 +154,8 @@ class RunFold:
                     *suspicions,
                     *self._suspicions(records),
                     *unearned_checkpoints(shelf, high_water_step),
+                    *self._saves.suspicions(),
+                    *loads_beyond(records, [folded.carry_in.high_water_step for folded in timeline.folded]),
                     *suspicions_of_windows(wide.exclusions),
                 ]
             ),
@@ -261,13 +264,16 @@ class RunFold:
             resumed = resumed_from(record)
             merged = Started(record)
             result = self._timeline.folded[number].result
+            began_at = around.within(record.started_at)
             ended_at = record.ended_at
+            if ended_at is not None and ended_at < began_at:
+                ended_at = None
             if ended_at is None and around.is_over:
                 ended_at = around.end
             attempts.append(
                 Attempt(
                     number=number,
-                    started_at=record.started_at,
+                    started_at=began_at,
                     ended_at=ended_at,
                     job=record.job,
                     requeue=record.key.requeue,
@@ -277,7 +283,7 @@ class RunFold:
                     initiator=merged.initiator,
                     noticed_at=result.noticed_at,
                     last_activity_at=result.last_activity_at,
-                    first_step_at=first.start if first is not None else None,
+                    first_step_at=around.within(first.start) if first is not None else None,
                     first_step=first.first_step if first is not None else None,
                     last_step=blocks[-1].last_step if blocks else None,
                     step_count=record.step_count,
@@ -318,7 +324,7 @@ class RunFold:
                     noticed_at=folded.result.noticed_at,
                     scope=attempt.scope,
                     first_step_at=attempt.first_step_at,
-                    last_step_end=blocks[-1].end if blocks else None,
+                    last_step_end=around.within(blocks[-1].end) if blocks else None,
                     passes_high_water_at=folded.passes_at,
                 )
             )
@@ -343,7 +349,11 @@ class RunFold:
         verdict, evidence = self._verdict(bounds.attempts[0], records, surroundings)
         signature = (
             bounds,
-            tuple(self._timeline.folded[number].version for number in involved),
+            tuple(
+                (folded.version, folded.carry_in, folded.gpus)
+                for folded in (self._timeline.folded[number] for number in involved)
+            ),
+            capacities.is_known,
             tuple(surroundings[number] for number in involved if bounds.end is None or number < last),
             inside,
             verdict,

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rerail.server.core.attempt_record import AttemptRecord
-from rerail.server.core.checkpoints import CheckpointShelf
+from rerail.server.core.attempt_record import END_SLACK_NS, AttemptRecord
+from rerail.server.core.checkpoints import CheckpointRecord, CheckpointShelf
 from rerail.server.core.exclusions import Exclusions
+from rerail.server.core.facts import CheckpointStage
 from rerail.server.core.view import Contradiction
 
 
@@ -57,6 +58,15 @@ def suspicions_of(number: int, record: AttemptRecord) -> list[Suspicion]:
                     load.start,
                 )
             )
+        first = record.first_block
+        if load.is_ok and first is not None and load.start <= first.start < load.end - END_SLACK_NS:
+            found.append(
+                Suspicion(
+                    "a checkpoint was still being loaded when its attempt stepped",
+                    f"attempt {number}: load of step {load.step}",
+                    load.start,
+                )
+            )
     for phase in record.phases:
         if phase.start is None:
             found.append(
@@ -85,6 +95,45 @@ def unearned_checkpoints(shelf: CheckpointShelf, high_water_step: int | None) ->
         Suspicion("a checkpoint holds a step that was never completed", f"step {each.step}", each.durable_at or 0)
         for each in shelf.durable_above(high_water_step)
     ]
+
+
+def loads_beyond(records: Sequence[AttemptRecord], high_water_steps: Sequence[int | None]) -> list[Suspicion]:
+    """Loads of steps that were never completed before; `high_water_steps` are those each attempt began with."""
+    return [
+        Suspicion(
+            "a checkpoint was loaded of a step that was never completed",
+            f"attempt {number}: load of step {load.step}, high-water step {mark}",
+            load.start,
+        )
+        for number, (record, mark) in enumerate(zip(records, high_water_steps, strict=True))
+        for load in record.loads
+        if mark is not None and load.is_ok and load.step > mark and load.is_before(record.first_block)
+    ]
+
+
+def suspicions_of_checkpoint(record: CheckpointRecord) -> list[Suspicion]:
+    """What contradicts within the life of one checkpoint."""
+    when, found = record.when, []
+    name = f"{record.checkpoint_id}, attempt {record.attempt}"
+    at = min(when.values())
+    durable = when.get(CheckpointStage.DURABLE)
+    if len(record.steps) > 1:
+        told = ", ".join(str(step) for step in sorted(record.steps))
+        found.append(Suspicion("one checkpoint was told of several steps", f"{name}: steps {told}", at))
+    for stage in (CheckpointStage.STARTED, CheckpointStage.CAPTURED):
+        if durable is not None and when.get(stage, durable) > durable:
+            reason = f"a checkpoint was durable before it was {stage.value}"
+            found.append(Suspicion(reason, name, durable))
+    started, captured = when.get(CheckpointStage.STARTED), when.get(CheckpointStage.CAPTURED)
+    if started is not None and captured is not None and captured < started:
+        found.append(Suspicion("a checkpoint was captured before it was started", name, captured))
+    failed, deleted = when.get(CheckpointStage.FAILED), when.get(CheckpointStage.DELETED)
+    if failed is not None and durable is not None and failed > durable:
+        found.append(Suspicion("a checkpoint failed after it was durable", name, failed))
+    if deleted is not None and deleted < min((moment for moment in (started, captured, durable) if moment is not None),
+                                             default=deleted):  # fmt: skip
+        found.append(Suspicion("a checkpoint was deleted before it was there", name, deleted))
+    return found
 
 
 def suspicions_of_windows(exclusions: Exclusions) -> list[Suspicion]:
