@@ -13,9 +13,50 @@ Rules
 from __future__ import annotations
 
 from rerail.server.core.attempts import AttemptKey, StatedKey
+from rerail.server.core.facts import (
+    AttemptStarted,
+    Evidence,
+    Fact,
+    Heartbeats,
+    MarkStage,
+    Phase,
+    PhaseSpan,
+    RecoveryMark,
+)
 
 Group = tuple[str | None, int, int]
 """`(job, requeue, restart)`: one launch, whose iterations are told apart or not."""
+
+
+class OwnBeginning:
+    """Where an attempt begins by the facts that name it alone."""
+
+    __slots__ = ("_first", "_rendezvous", "_started")
+
+    def __init__(self) -> None:
+        self._rendezvous: int | None = None
+        self._started: int | None = None
+        self._first: int | None = None
+
+    def prove(self, at: int) -> None:
+        """It is proven to have been there at an instant, by whatever facts."""
+        self._first = at if self._first is None else min(self._first, at)
+
+    def take(self, fact: Fact, at: int, effect_at: int) -> None:
+        """One fact that names the attempt, its instant, and the earliest one it tells of."""
+        if isinstance(fact, AttemptStarted):
+            self._started = at if self._started is None else min(self._started, at)
+        begins = isinstance(fact, RecoveryMark) and fact.stage is MarkStage.RENDEZVOUS_STARTED
+        if begins or (isinstance(fact, PhaseSpan) and fact.phase is Phase.RENDEZVOUS and fact.start is not None):
+            self._rendezvous = effect_at if self._rendezvous is None else min(self._rendezvous, effect_at)
+        waits = isinstance(fact, PhaseSpan) and fact.phase is Phase.QUEUED
+        if not waits and not isinstance(fact, (Evidence, Heartbeats)):
+            self.prove(effect_at)
+
+    @property
+    def at(self) -> int | None:
+        """Its rendezvous, or the statement that it started, or else its first fact."""
+        return next((at for at in (self._rendezvous, self._started, self._first) if at is not None), None)
 
 
 class Foundings:

@@ -45,7 +45,7 @@ from rerail.server.core.facts import (
     SchedulerState,
     Steps,
 )
-from rerail.server.core.foundings import Foundings, Group
+from rerail.server.core.foundings import Foundings, Group, OwnBeginning
 from rerail.server.core.liveness import Hearing, PhaseBeats
 from rerail.server.core.steps import StatedSteps, stated_ends
 
@@ -118,6 +118,7 @@ class Gathering:
         self._iterationless: set[Group] = set()
         self._by_launch: dict[Group, list[AttemptRecord]] = {}
         self._foundings = Foundings()
+        self._own_beginnings: dict[tuple[str | None, AttemptKey], OwnBeginning] = {}
         self._ordered: list[AttemptRecord] | None = None
         self._waiting: list[AttemptRecord] = []
         """Attempts of which only queueing is known: they have not begun."""
@@ -221,6 +222,7 @@ class Gathering:
             if self._must_regather:
                 return
         self._job_began(job, self._effect_at(fact, at))
+        self._own_beginnings.setdefault((job, founds), OwnBeginning()).take(fact, at, self._effect_at(fact, at))
         self._give(record, fact, at)
 
     def _take_keyless(self, fact: Fact, at: int, key: StatedKey, job: str | None) -> None:
@@ -351,7 +353,7 @@ class Gathering:
         ordered = self._in_order()
         if not ordered:
             return []
-        starts = [((record.job, record.key), record.started_at) for record in ordered]
+        starts = [((record.job, record.key), self._own_start(record)) for record in ordered]
         if starts == self._assigned_starts and (not self._assigned or self._assigned[-1] is not None):
             return ordered
         owners = [self._owner(at, key, ordered) for at, key, _ in self._by_time]
@@ -366,8 +368,13 @@ class Gathering:
             if self._assigned[index] is None:
                 self._assigned[index] = owners[index]
                 self._give(owners[index], fact, at)
-        self._assigned_starts = [((record.job, record.key), record.started_at) for record in ordered]
+        self._assigned_starts = [((record.job, record.key), self._own_start(record)) for record in ordered]
         return ordered
+
+    def _own_start(self, record: AttemptRecord) -> int:
+        """Where an attempt begins by the facts that name it: those found by their instant must not move it."""
+        own = self._own_beginnings.get((record.job, record.key))
+        return record.started_at if own is None or own.at is None else own.at
 
     def _regather(self) -> None:
         self.late += 1
@@ -396,6 +403,7 @@ class Gathering:
                 self._record(job, key.founds)
         for (job, known), at in self._foundings.proven().items():
             self._record(job, known).touch(at)
+            self._own_beginnings.setdefault((job, known), OwnBeginning()).prove(at)
             self._job_began(job, at)
 
     def _in_order(self) -> list[AttemptRecord]:
@@ -420,7 +428,7 @@ class Gathering:
             and (key.iteration is None or record.key.iteration == key.iteration)
             and (key.job is None or record.job is None or record.job == key.job)
         ] or list(ordered)
-        starts = [record.started_at for record in allowed]
+        starts = [self._own_start(record) for record in allowed]
         for index in range(1, len(starts)):
             starts[index] = max(starts[index], starts[index - 1])
         return allowed[max(0, bisect_left(starts, at) - 1)]

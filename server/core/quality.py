@@ -68,6 +68,14 @@ def suspicions_of(number: int, record: AttemptRecord) -> list[Suspicion]:
                 )
             )
     for phase in record.phases:
+        if phase.is_contradicted:
+            found.append(
+                Suspicion(
+                    "one phase was told with several names, beginnings or ends",
+                    f"attempt {number}: {phase.phase.value} by {phase.emitter}",
+                    phase.start or phase.end or 0,
+                )
+            )
         if phase.start is None:
             found.append(
                 Suspicion(
