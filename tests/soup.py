@@ -86,7 +86,7 @@ def _steps(draw: st.DrawFn) -> dict[str, object]:
     return {"first_step": draw(steps), "start": draw(instants), "durations_us": durations, "count": count}
 
 
-_DRAWN: dict[type[Fact], Callable[[st.DrawFn], dict[str, object]]] = {
+KINDS: dict[type[Fact], Callable[[st.DrawFn], dict[str, object]]] = {
     RunStarted: lambda draw: {
         "gpus": draw(_optional(st.sampled_from([0, 8]))),
         "world_size": draw(_optional(st.just(2))),
@@ -150,7 +150,7 @@ _DRAWN: dict[type[Fact], Callable[[st.DrawFn], dict[str, object]]] = {
 }  # fmt: skip
 
 _WEIGHTED = (
-    *_DRAWN, Steps, Steps, Steps, AttemptStarted, AttemptEnded, PhaseSpan, PhaseSpan, CheckpointMoment,
+    *KINDS, Steps, Steps, Steps, AttemptStarted, AttemptEnded, PhaseSpan, PhaseSpan, CheckpointMoment,
     CheckpointLoaded, RecoveryMark, RecoveryMark,
 )  # fmt: skip
 """What makes a timeline comes more often."""
@@ -196,5 +196,5 @@ def soup(draw: st.DrawFn, fewest: int = 1, most: int = 30, ways: tuple[str, ...]
         counts = _counts(draw, way, emitter)
         who = {"rank": draw(st.sampled_from([None, 0, 1])), "node": draw(st.sampled_from([None, "n0"]))}
         common = {"run": "soup", "emitter": emitter, "seq": seq, "at": draw(instants), **counts, **who}
-        facts.append(kind(**{**common, **_DRAWN[kind](draw)}))
+        facts.append(kind(**{**common, **KINDS[kind](draw)}))
     return facts

@@ -30,6 +30,8 @@ from rerail.server.core.quality import (
     footing,
     grouped,
     loads_beyond,
+    loads_of_nothing,
+    steps_without_gpus,
     suspicions_of,
     suspicions_of_windows,
     unearned_checkpoints,
@@ -155,6 +157,8 @@ class RunFold:
                     *self._suspicions(records),
                     *unearned_checkpoints(shelf, high_water_step),
                     *self._saves.suspicions(),
+                    *steps_without_gpus(timeline.spans, capacities),
+                    *loads_of_nothing(records, shelf),
                     *loads_beyond(records, [folded.carry_in.high_water_step for folded in timeline.folded]),
                     *suspicions_of_windows(wide.exclusions),
                 ]

@@ -112,6 +112,11 @@ class Capacities:
         """Whether any number was ever told."""
         return bool(self._numbers)
 
+    @property
+    def is_ever_none(self) -> bool:
+        """Whether the run was ever told to hold no GPU."""
+        return 0 in self._numbers
+
     def at(self, instant: int) -> int | None:
         """GPUs held at an instant; None while none was told at all."""
         if not self._numbers:

@@ -11,8 +11,12 @@ from dataclasses import dataclass
 from rerail.server.core.attempt_record import END_SLACK_NS, AttemptRecord
 from rerail.server.core.checkpoints import CheckpointRecord, CheckpointShelf
 from rerail.server.core.exclusions import Exclusions
-from rerail.server.core.facts import CheckpointStage
-from rerail.server.core.view import Contradiction
+from rerail.server.core.facts import CheckpointStage, Phase
+from rerail.server.core.goodput import Capacities
+from rerail.server.core.view import Contradiction, Span
+
+RANKS_APART_NS = 60_000_000_000
+"""Ranks wait for each other at every step: ends of one step further apart than this are a matter of clocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ def suspicions_of(number: int, record: AttemptRecord) -> list[Suspicion]:
                     overlapping.start,
                 )
             )
+    found += _disagreeing_ranks(number, record)
+    found += _several_exit_codes(number, record)
     if record.is_end_contradicted:
         at = record.ended[-1][0]
         found.append(
@@ -93,6 +99,69 @@ def suspicions_of(number: int, record: AttemptRecord) -> list[Suspicion]:
                 )
             )
     return found
+
+
+def _disagreeing_ranks(number: int, record: AttemptRecord) -> list[Suspicion]:
+    """Ranks that say of the same step that it ended minutes apart: a step is everyone's, so a clock is off."""
+    streams = {emitter: stream for emitter, stream in sorted(record.streams.items()) if stream.blocks}
+    if len(streams) < 2:
+        return []
+    step = min(stream.blocks[-1].last_step for stream in streams.values())
+    ends = sorted((end, emitter) for emitter, stream in streams.items() if (end := stream.end_of(step)) is not None)
+    if len(ends) < 2 or ends[-1][0] - ends[0][0] <= RANKS_APART_NS:
+        return []
+    (first, early), (last, late) = ends[0], ends[-1]
+    example = f"attempt {number}: step {step} ended {(last - first) / 1e9:.0f} s later by {late} than by {early}"
+    return [Suspicion("ranks disagree by minutes about when a step ended: a clock is off", example, first)]
+
+
+def _several_exit_codes(number: int, record: AttemptRecord) -> list[Suspicion]:
+    """Ranks that are said to have exited with different codes. A signal counts as itself, as −9 or as 137."""
+    codes: dict[int, set[int]] = {}
+    told = [(worker.rank, worker.exit_code) for worker in record.exits if worker.rank >= 0]
+    for rank, code in told + [pair for *_, fact in record.ended for pair in fact.exit_codes]:
+        codes.setdefault(rank, set()).add(128 - code if code > 128 else code)
+    at = record.exits[0].at if record.exits else record.ended[0][0] if record.ended else 0
+    return [
+        Suspicion(
+            "one rank was told to have exited with several codes",
+            f"attempt {number}: rank {rank} with {', '.join(str(code) for code in sorted(several))}",
+            at,
+        )
+        for rank, several in sorted(codes.items())
+        if len(several) > 1
+    ]
+
+
+def steps_without_gpus(spans: Sequence[Span], capacities: Capacities) -> list[Suspicion]:
+    """Stretches of stepping in which the run was told to hold no GPU at all."""
+    if not capacities.is_ever_none:
+        return []
+    return [
+        Suspicion(
+            "steps were completed while no GPU was held", f"attempt {span.attempt}: step {span.first_step}", span.start
+        )
+        for span in spans
+        if span.phase in (Phase.TRAINING, Phase.RECOMPUTING)
+        and any(gpus == 0 for _, gpus in capacities.between(span.start, span.end))
+    ]
+
+
+def loads_of_nothing(records: Sequence[AttemptRecord], shelf: CheckpointShelf) -> list[Suspicion]:
+    """Restarts that loaded a step of which no save was told, though others were."""
+    if not shelf.ordered:
+        return []
+    saved = {each.step for each in shelf.ordered}
+    return [
+        Suspicion(
+            "a checkpoint was loaded that nobody saved, as far as told",
+            f"attempt {number}: step {load.step}",
+            load.start,
+        )
+        for number, record in enumerate(records)
+        for load in record.loads
+        if number and load.is_ok and load.step > 0 and load.step not in saved
+    ]
 
 
 def unearned_checkpoints(shelf: CheckpointShelf, high_water_step: int | None) -> list[Suspicion]:
