@@ -120,6 +120,7 @@ class Gathering:
         self._foundings = Foundings()
         self._own_beginnings: dict[tuple[str | None, AttemptKey], OwnBeginning] = {}
         self._ordered: list[AttemptRecord] | None = None
+        self._numbered: tuple[list[AttemptRecord], dict[int, int]] | None = None
         self._waiting: list[AttemptRecord] = []
         """Attempts of which only queueing is known: they have not begun."""
 
@@ -452,7 +453,7 @@ class Gathering:
         A stage told by an attempt that never began such a save (a deletion, mostly) belongs to the latest one before.
         """
         by_attempt: dict[int, list[Moment]] = {}
-        numbers = {id(record): number for number, record in enumerate(self._in_order())}
+        numbers = self._numbers_in(self._in_order())
         for moment in self.moments[name]:
             by_attempt.setdefault(numbers[id(moment.record)], []).append(moment)
         beginnings = (CheckpointStage.STARTED, CheckpointStage.CAPTURED)
@@ -465,6 +466,12 @@ class Gathering:
             for moment in told:
                 owner.add(moment.fact, moment.at)
         return [records[number] for number in savers]
+
+    def _numbers_in(self, ordered: list[AttemptRecord]) -> dict[int, int]:
+        """Number of each record, by its `id`; made once per order, which is a new list whenever it changes."""
+        if self._numbered is None or self._numbered[0] is not ordered:
+            self._numbered = ordered, {id(record): number for number, record in enumerate(ordered)}
+        return self._numbered[1]
 
     def queue_intervals(self) -> list[tuple[int, int | None]]:
         """When the run waited with no attempt begun, or the scheduler said so; None for an end that was not told."""

@@ -199,7 +199,7 @@ class RunTimeline:
             tally=total,
             gpu_tally=gpu_total,
             stretches=stretches,
-            rollback=rollback_of(number, record, around, mark, [folded.stretches for folded in reversed(before)]),
+            rollback=rollback_of(number, record, around, mark, (folded.stretches for folded in reversed(before))),
             passes_at=passes_at or _passes_at(record, around, mark),
             points=points,
             sealed=sealed,
