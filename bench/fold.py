@@ -32,8 +32,11 @@ SECOND = 1_000_000_000
 MOST_PER_FACT = 100
 
 
-def history(steps: int, faults: int, save_every: int) -> Iterator[Fact]:
-    """A run of so many steps of 0.37 s with jitter, asynchronous saves and evenly spread faults."""
+def history(steps: int, faults: int, save_every: int, fall_back: int = 50) -> Iterator[Fact]:
+    """A run of so many steps of 0.37 s with jitter, asynchronous saves and evenly spread faults.
+
+    Each fault throws it back by `fall_back` steps, which must be fewer than an attempt has.
+    """
     at, step, done = BEGINNING, 1, 0
     per_fact = max(1, min(MOST_PER_FACT, steps // (faults + 1) // 5))
     seqs: dict[str, int] = {}
@@ -71,7 +74,7 @@ def history(steps: int, faults: int, save_every: int) -> Iterator[Fact]:
             yield told(RecoveryMark, "launcher", **here, stage=MarkStage.NOTICED, by="hang")
             at += SECOND
             yield told(AttemptEnded, "launcher", **here, outcome=Outcome.FAILED)
-            step -= 50
+            step -= fall_back
 
 
 def one_more(facts: list[Fact], number: int, current: int) -> Steps:

@@ -61,11 +61,16 @@ def wait_until(url: str, is_ready: object) -> None:
     raise SystemExit(f"{url} never answered as wanted")
 
 
-def main(steps: int) -> None:
-    """Print a table."""
+def free_port() -> int:
+    """A port nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        return probe.getsockname()[1]
+
+
+def main(steps: int) -> None:
+    """Print a table."""
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "rerail", "serve", "--port", str(port)]

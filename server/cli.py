@@ -84,6 +84,19 @@ def _parser() -> argparse.ArgumentParser:
     facts.add_argument("--url", help="send to this server instead of writing to the database")
     facts.add_argument("--token", help="token of that server")
 
+    synth = _command(
+        commands, "synth", "a fleet that never was: one large run and many others", "synthesizing:synthesize"
+    )
+    synth.add_argument("--runs", type=int, default=1000, help="runs of the fleet beside the large one (default 1000)")
+    synth.add_argument("--ranks", type=int, default=10_000, help="of the large run; 0 leaves it out (default 10000)")
+    synth.add_argument("--days", type=float, default=30.0, help="age of the large run (default 30)")
+    synth.add_argument("--faults", type=int, default=200, help="of the large run (default 200)")
+    synth.add_argument("--seed", type=int, default=1, help="the same seed and end give the same facts (default 1)")
+    synth.add_argument("--end", metavar="T", help="the last instant of the story (default now)")
+    synth.add_argument("--stdout", action="store_true", help="show the facts instead of keeping them")
+    synth.add_argument("--url", help="send to this server instead of writing to the database")
+    synth.add_argument("--token", help="token of that server")
+
     runs = _reading(commands, "runs", "the runs that are known", "showing:show_runs")
     runs.add_argument("search", nargs="*", help="words of a run's id, name, project or labels")
     runs.add_argument("--state", choices=("alive", "silent", "ended"))
@@ -103,7 +116,28 @@ def _parser() -> argparse.ArgumentParser:
     incident = _reading(commands, "incident", "one incident and why it happened", "showing:show_incident")
     incident.add_argument("incident_id", metavar="ID")
 
+    exclude = _reading(
+        commands,
+        "exclude",
+        "declare a window of a run out of account, list such windows, undo one",
+        "excluding:exclude",
+    )
+    exclude.add_argument("run_id", metavar="RUN")
+    exclude.add_argument("window", nargs="*", metavar="A B", help="from A until B: ISO 8601, or seconds since 1970")
+    exclude.add_argument("--reason", help="why")
+    exclude.add_argument("--author", help="who says so")
+    exclude.add_argument("--list", action="store_true", help="the windows, withdrawn ones too")
+    exclude.add_argument("--undo", metavar="ID", help="this window counts again")
+    exclude.add_argument("--redo", metavar="ID", help="this withdrawn window is out of account after all")
+    exclude.add_argument("--url", help="ask this server instead of writing to the database")
+    exclude.add_argument("--token", help="token of that server")
+
     _command(commands, "replay", "derive every run from its facts again; must change nothing", "operating:replay")
+
+    retain = _command(commands, "retain", "let the logs of runs go that ended long ago; for good", "retaining:retain")
+    retain.add_argument("--keep-log-days", type=int, metavar="DAYS", help="how long a log is kept after its run's end")
+    retain.add_argument("--yes", action="store_true", help="do it; without it, only what would be deleted is shown")
+    retain.add_argument("--json", action="store_true", help="as JSON")
 
     database = commands.add_parser("db", help="the database")
     database_commands = database.add_subparsers(dest="db_command", metavar="COMMAND", required=True)

@@ -3,6 +3,7 @@
     RerailError
     ├── NotFoundError            no such run or incident: 404
     ├── UnknownDefinitionError   no such definition of goodput: 422
+    ├── LogGoneError             the facts of a run were deleted on purpose, so its past cannot be told: 410
     ├── RefusedRequestError      the request as a whole cannot be taken; knows its HTTP status and what would mend it
     ├── SettingsError            a setting that cannot be used; names it and where it came from
     └── StoreError
@@ -34,6 +35,13 @@ class UnknownDefinitionError(RerailError):
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         super().__init__(f"definition: {name!r} is none of {', '.join(known)}")
+
+
+class LogGoneError(RerailError):
+    """The log of a run was let go, and what was asked can only be told from it."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(f"the facts of run {run} were deleted: its past cannot be told anew")
 
 
 class RefusedRequestError(RerailError):

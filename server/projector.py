@@ -16,10 +16,11 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rerail.server.core.facts import Fact
 from rerail.server.core.fold import RunFold
+from rerail.server.core.rollup import Rollups
 from rerail.server.core.view import RunState, RunView
 from rerail.server.errors import StoreAwayError
 from rerail.server.store import DerivedRun, DueRun, LogSlice, Store
@@ -43,6 +44,7 @@ class _Held:
     """A fold and what of it is in the store."""
 
     fold: RunFold
+    rollups: Rollups = field(default_factory=Rollups)
     upto_ingest: int = 0
     revision: int | None = None
 
@@ -139,16 +141,26 @@ class Projector:
     def _project(self, run: str) -> None:
         held = self._held.pop(run, None) or _Held.of(run, self._store)
         for log in slices(self._store, run, held.upto_ingest):
+            if log.gone_before is not None:
+                return  # Its log was let go since it was claimed: what stands is all there will ever be.
             held.fold.add(log.facts)
             held.upto_ingest = log.upto_ingest
         as_of = self._clock()
         view = held.fold.view(as_of, duplicates=log.duplicates, rejected=log.rejected)
+        held.rollups.renew(held.fold.spans, held.fold.settled_spans, held.fold.capacities)
+        minutes, hours, days = held.rollups.by_resolution.values()
         derived = DerivedRun(
             view=view,
             upto_ingest=log.upto_ingest,
             spans=held.fold.spans,
             step_points=held.fold.step_points,
             checkpoints=held.fold.checkpoints,
+            minutes=minutes.bins,
+            hours=hours.bins,
+            days=days.bins,
+            settled_minutes=minutes.settled,
+            settled_hours=hours.settled,
+            settled_days=days.settled,
             settled_spans=held.fold.settled_spans,
             settled_step_points=held.fold.settled_step_points,
             settled_checkpoints=held.fold.settled_checkpoints,

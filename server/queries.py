@@ -4,7 +4,8 @@ Rules
 - Plain and synchronous: call it from a thread, never on an event loop.
 - A run or incident that is not known raises `NotFoundError`; a range that is empty gives an empty result.
 - Each call reads committed state and never waits for a writer.
-- Whoever asks about the past (`as_of`) gets the run as its facts up to that instant tell it, folded afresh.
+- Whoever asks about the past (`as_of`) gets the run as its facts up to that instant tell it, folded afresh; where they
+  were deleted (`rerail retain`), LogGoneError.
 - What a picture cannot show is left out, and the result says how much.
 """
 
@@ -18,17 +19,21 @@ from rerail.server.core.definitions import Definition, DefinitionInput, definiti
 from rerail.server.core.facts import Fact
 from rerail.server.core.fold import RunFold
 from rerail.server.core.goodput import account, clipped, sliding
-from rerail.server.core.view import Account, Attempt, Checkpoint, Incident, RunView, Span
-from rerail.server.errors import NotFoundError, UnknownDefinitionError
+from rerail.server.core.rollup import Resolution
+from rerail.server.core.view import Account, Checkpoint, RunView, SlidingPoint, Span
+from rerail.server.errors import LogGoneError, NotFoundError, UnknownDefinitionError
 from rerail.server.query_histories import Histories, history_of
 from rerail.server.query_results import (
     AttemptMark,
     Changes,
     EmitterRow,
+    FleetSums,
+    IncidentMark,
     IncidentPage,
     IncidentView,
     Measurement,
     RefusedPage,
+    RunMarks,
     RunPage,
     RunRow,
     Spans,
@@ -36,8 +41,8 @@ from rerail.server.query_results import (
     Timeline,
 )
 from rerail.server.store import LogSlice, Store
-from rerail.server.store.run_rows import mark_of
-from rerail.server.thinning import binned, thinned_checkpoints, thinned_points
+from rerail.server.store.run_rows import mark_of, marks_of
+from rerail.server.thinning import WideWindow, binned, rollup_step, thinned_checkpoints, thinned_points
 
 MOST_SPANS = 1500
 """Up to this many, a range is drawn as exact spans."""
@@ -47,6 +52,7 @@ MOST_MARKS = 200
 
 MOST_COLUMNS = 1200
 MOST_POINTS = 800
+MOST_FLEET_BINS = 4000
 MOST_SLIDING = 400
 """Columns of shares, corners of the step line and points of a goodput line: together a picture stays below 200 kB."""
 
@@ -142,6 +148,8 @@ class Queries:
     def _past(self, run_id: str, as_of: int) -> LogSlice:
         """The facts that had happened by `as_of`."""
         log = self._store.log(run_id)
+        if log.gone_before is not None:
+            raise LogGoneError(run_id)
         offsets = {row.emitter: row.clock_offset_ns or 0 for row in self._store.emitters(run_id)}
         facts = tuple(fact for fact in log.facts if fact.at - offsets.get(fact.emitter, 0) <= as_of)
         if not facts:
@@ -178,16 +186,16 @@ class Queries:
         window_ns: int | None = None,
     ) -> Timeline:
         """Everything a timeline picture of `width_px` needs; None means the run's whole life, and a fitting window."""
-        view = self.run(run_id)
-        start, end = self._range(view, start, end)
+        marks = self._store.marks(run_id) or marks_of(self.run(run_id))
+        start, end = self._range(marks, start, end)
         width_px = min(max(width_px, 50), 2000)
         if window_ns is None:
             window_ns = fitting_window(end - start)
-        found = self._store.spans(run_id, min(start, start - window_ns), end)
-        attempts = [mark_of_attempt(entry) for entry in view.attempts if _touches(entry, start, end)]
+        attempts = [entry for entry in marks.attempts if _touches(entry, start, end)]
+        spans, points_of_goodput = self._occupancy(run_id, marks, start, end, width_px, window_ns)
         checkpoints = self._store.checkpoints(run_id, start, end)
         shown_checkpoints = thinned_checkpoints(checkpoints, MOST_MARKS)
-        incidents = [entry for entry in view.incidents if _touches(entry, start, end)]
+        incidents = [entry for entry in marks.incidents if _touches(entry, start, end)]
         points = self._store.step_points(run_id, start, end)
         shown_points = thinned_points(points, min(width_px, MOST_POINTS))
         left_out = tuple(
@@ -202,22 +210,55 @@ class Queries:
         )
         return Timeline(
             run_id=run_id,
-            as_of=view.as_of,
-            run_started_at=view.started_at,
-            run_ended_at=view.ended_at,
+            as_of=marks.as_of,
+            run_started_at=marks.started_at,
+            run_ended_at=marks.ended_at,
             start=start,
             end=end,
-            spans=self._spans(found, start, end, MOST_SPANS, min(width_px, MOST_COLUMNS)),
+            spans=spans,
             attempts=tuple(attempts[-MOST_MARKS:]),
-            checkpoints=tuple(replace(entry, location=None) for entry in shown_checkpoints),
-            incidents=tuple(mark_of(entry) for entry in incidents[-MOST_MARKS:]),
+            checkpoints=tuple(
+                entry if entry.location is None else replace(entry, location=None) for entry in shown_checkpoints
+            ),
+            incidents=tuple(incidents[-MOST_MARKS:]),
             window_ns=window_ns,
-            sliding=sliding(found, window_ns, _instants(view, start, end, min(width_px // 3, MOST_SLIDING))),
+            sliding=points_of_goodput,
             step_points=shown_points,
             left_out=left_out,
         )
 
-    def _range(self, view: RunView, start: int | None, end: int | None) -> tuple[int, int]:
+    def _occupancy(
+        self, run_id: str, marks: RunMarks, start: int, end: int, width_px: int, window_ns: int
+    ) -> tuple[Spans, tuple[SlidingPoint, ...]]:
+        """Phases of a range and the goodput lines over it: from the rollup where that is less to read."""
+        columns, point_count = min(width_px, MOST_COLUMNS), min(width_px // 3, MOST_SLIDING)
+        since = start - window_ns
+        span_count = self._store.span_count(run_id, start, end)
+        step = rollup_step(end - start, columns)
+        if (
+            step is None
+            or span_count <= MOST_SPANS
+            or window_ns % step.resolution
+            or (end - since) // step.resolution > span_count
+        ):
+            found = self._store.spans(run_id, since, end)
+            instants = _instants(marks, start, end, point_count)
+            return self._spans(found, start, end, MOST_SPANS, columns), sliding(found, window_ns, instants)
+        window = WideWindow(
+            self._store.rollup(run_id, step.resolution, min(since, step.floor(start)), -step.floor(-end)),
+            step,
+            window_ns,
+        )
+        lived_from = start if marks.started_at is None else max(start, marks.started_at)
+        lived_to = min(end, marks.as_of if marks.ended_at is None else marks.ended_at)
+
+        def spans_between(first: int, until: int) -> list[Span]:
+            return clipped(self._store.spans(run_id, first, until), first, until)
+
+        shown = Spans(start, end, bins=window.bins(start, end), span_count=span_count)
+        return shown, window.points(lived_from, lived_to, point_count, spans_between)
+
+    def _range(self, view: RunView | RunMarks, start: int | None, end: int | None) -> tuple[int, int]:
         """A range, with the run's life where an edge is not given. Raises ValueError where it ends before it starts."""
         lived_from = view.started_at if view.started_at is not None else view.as_of
         lived_to = view.ended_at if view.ended_at is not None else view.as_of
@@ -226,6 +267,20 @@ class Queries:
         if end < start:
             raise ValueError("the range ends before it starts")
         return start, end
+
+    def fleet(self, start: int, end: int, resolution: Resolution | None = None) -> FleetSums:
+        """Where the time of all runs went in `[start, end)`; by the hour up to two days, else by the day, unless told.
+
+        Raises ValueError for a range that ends before it starts, or of more than `MOST_FLEET_BINS` bins.
+        """
+        if end < start:
+            raise ValueError("the range ends before it starts")
+        if resolution is None:
+            resolution = Resolution.HOUR if end - start <= 2 * Resolution.DAY else Resolution.DAY
+        if (end - start) // resolution > MOST_FLEET_BINS:
+            raise ValueError(f"the range has more than {MOST_FLEET_BINS} bins of this resolution")
+        bins, runs = self._store.fleet_rollup(resolution, start, end)
+        return FleetSums(start, end, resolution.value, runs, bins)
 
     def newest_checkpoints(self, run_id: str, limit: int = 100) -> tuple[Checkpoint, ...]:
         """The checkpoints that were begun last, by their first stamp."""
@@ -309,7 +364,7 @@ def fitting_window(range_ns: int) -> int:
 _WINDOWS = (60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400, 3 * 86_400, 7 * 86_400, 30 * 86_400)
 
 
-def _instants(view: RunView, start: int, end: int, count: int) -> tuple[int, ...]:
+def _instants(view: RunMarks, start: int, end: int, count: int) -> tuple[int, ...]:
     """Evenly spaced instants of the part of a range that the run lived through, its end included."""
     first = start if view.started_at is None else max(start, view.started_at)
     last = min(end, view.as_of if view.ended_at is None else view.ended_at)
@@ -318,21 +373,5 @@ def _instants(view: RunView, start: int, end: int, count: int) -> tuple[int, ...
     return tuple(first + (last - first) * index // count for index in range(1, count + 1))
 
 
-def _touches(entry: Attempt | Incident, start: int, end: int) -> bool:
+def _touches(entry: AttemptMark | IncidentMark, start: int, end: int) -> bool:
     return entry.started_at <= end and (entry.ended_at is None or entry.ended_at >= start)
-
-
-def mark_of_attempt(attempt: Attempt) -> AttemptMark:
-    """An attempt as timelines draw it."""
-    return AttemptMark(
-        number=attempt.number,
-        started_at=attempt.started_at,
-        ended_at=attempt.ended_at,
-        scope=attempt.scope,
-        outcome=attempt.outcome,
-        is_interrupted=attempt.is_interrupted,
-        is_planned=attempt.is_planned,
-        first_step=attempt.first_step,
-        last_step=attempt.last_step,
-        resumed_from_step=attempt.resumed_from_step,
-    )

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from rerail.server.core.definitions.history import History, HistoryFold
 from rerail.server.core.facts import Fact
 from rerail.server.core.view import RunView
+from rerail.server.errors import LogGoneError
 from rerail.server.store import Store
 
 HELD = 8
@@ -49,7 +50,10 @@ class Histories:
 
     @contextmanager
     def of(self, run_id: str, view: RunView) -> Iterator[History]:
-        """The history of a run as of its saved view. It stands still inside the block, and is not for later."""
+        """The history of a run as of its saved view. It stands still inside the block, and is not for later.
+
+        Raises `LogGoneError` where the log was let go.
+        """
         with self._lock:
             held = self._held.get(run_id) or _Held(run_id, self._store)
             self._held[run_id] = held
@@ -58,6 +62,8 @@ class Histories:
                 self._held.popitem(last=False)
         with held.lock:
             log = self._store.log(run_id, held.upto_ingest)
+            if log.gone_before is not None:
+                raise LogGoneError(run_id)
             held.upto_ingest = log.upto_ingest
             held.fold.add(log.facts)
             yield held.fold.history(view)

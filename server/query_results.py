@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from rerail.server.core.definitions import Definition, Measured
 from rerail.server.core.facts import Outcome, Pairs, Phase, Scope
+from rerail.server.core.rollup import RollupBin
 from rerail.server.core.view import (
     Account,
     Attempt,
@@ -161,6 +162,17 @@ class IncidentPage:
 
 
 @dataclass(frozen=True, slots=True)
+class RunMarks:
+    """What the picture of a run marks, whatever the range: a small part of its view."""
+
+    as_of: int
+    started_at: int | None
+    ended_at: int | None
+    attempts: tuple[AttemptMark, ...]
+    incidents: tuple[IncidentMark, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """Everything one timeline picture needs of `[start, end)`."""
 
@@ -265,6 +277,30 @@ class StorageFigures:
     oldest_waiting_ns: int | None
     failed_runs: tuple[tuple[str, str], ...]
     """`(run id, error)` of runs whose figures could not be made."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSums:
+    """Where the time of all runs went in `[start, end)`, in bins of one resolution."""
+
+    start: int
+    end: int
+    resolution_ns: int
+    runs: int
+    """Runs that lived through any of it."""
+    bins: tuple[RollupBin, ...]
+    """Over all runs; a bin is the sum of the same bin of each. The first and the last may reach beyond the range."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredLog:
+    """The log of a run that is over, and old enough to be let go."""
+
+    run_id: str
+    ended_at: int
+    facts: int
+    bytes: int
+    """Of its compressed lines."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ Rules
 | host | RERAIL_HOST | 127.0.0.1 |
 | port | RERAIL_PORT | 8050 |
 | role | RERAIL_ROLE | all |
+| keep_log_days | RERAIL_KEEP_LOG_DAYS | none: the log of every run is kept for ever |
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8050
     role: Role = Role.ALL
+    keep_log_days: int | None = None
+    """How long the log of a run is kept after its end; None for ever. `rerail retain` is what lets it go."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Where each value came from: `flag`, `RERAIL_…`, the path of a file, or `default`."""
 
@@ -75,6 +78,8 @@ class Settings:
             values["port"] = _port(values["port"], sources["port"])
         if "role" in values:
             values["role"] = _role(values["role"], sources["role"])
+        if "keep_log_days" in values:
+            values["keep_log_days"] = _days(values["keep_log_days"], sources["keep_log_days"])
         return cls(**values, sources=sources)  # type: ignore[arg-type]
 
 
@@ -120,6 +125,16 @@ def _port(value: object, source: str) -> int:
     if not 0 <= port <= 65_535:
         raise SettingsError(f"port {value!r} ({source}) is not a number from 0 to 65535")
     return port
+
+
+def _days(value: object, source: str) -> int:
+    try:
+        days = int(str(value))
+    except ValueError:
+        days = 0
+    if not 1 <= days <= 36_500:
+        raise SettingsError(f"keep_log_days {value!r} ({source}) is not a number of days from 1 to 36500")
+    return days
 
 
 def _role(value: object, source: str) -> Role:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
-from urllib.parse import urlsplit
 
+from rerail.server.origins import is_foreign
 from rerail.ui.address import parse
 
 Scope = MutableMapping[str, Any]
@@ -38,7 +38,7 @@ class Guard:
             return
         path: str = scope["path"]
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        if path.startswith("/_dash-") and (scope["type"] == "websocket" or _is_foreign(headers)):
+        if path.startswith("/_dash-") and (scope["type"] == "websocket" or is_foreign(headers)):
             await _refuse(scope, send)
             return
         if scope["type"] == "websocket" or path.startswith(NOT_OURS):
@@ -87,16 +87,6 @@ def content_security_policy(script_hashes: tuple[str, ...]) -> str:
             "frame-ancestors 'none'",
         )
     )
-
-
-def _is_foreign(headers: dict[str, str]) -> bool:
-    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        return True
-    origin = headers.get("origin")
-    if origin is None:
-        return False
-    own = {headers.get("host", ""), headers.get("x-forwarded-host", "")} - {""}
-    return urlsplit(origin).netloc not in own
 
 
 async def _refuse(scope: Scope, send: Send) -> None:

@@ -110,6 +110,8 @@ def caption(timeline: Timeline) -> str:
             "zoom in for exact ones."
         )
     left_out = [
-        f"{text.number(how_many)} {what}" for what, how_many in timeline.left_out if how_many and what != "step_points"
+        text.count(how_many, what.removesuffix("s"))
+        for what, how_many in timeline.left_out
+        if how_many and what != "step_points"
     ]
     return shown + (f" Not drawn at this zoom: {', '.join(left_out)}." if left_out else "")

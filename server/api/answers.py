@@ -20,9 +20,15 @@ from starlette.exceptions import HTTPException
 
 from rerail.server.core.report import account_figures, definition_figures, figures, incident_figures, iso
 from rerail.server.core.view import Account
-from rerail.server.errors import NotFoundError, RefusedRequestError, StoreAwayError, UnknownDefinitionError
+from rerail.server.errors import (
+    LogGoneError,
+    NotFoundError,
+    RefusedRequestError,
+    StoreAwayError,
+    UnknownDefinitionError,
+)
 from rerail.server.queries import Queries
-from rerail.server.query_results import IncidentView
+from rerail.server.query_results import FleetSums, IncidentView
 
 _encode = msgspec.json.Encoder().encode
 _SMALL = 1400
@@ -96,6 +102,31 @@ def _window_figures(run_id: str, window: tuple[int, int], account: Account) -> d
     return {"run_id": run_id, "from_ns": window[0], "to_ns": window[1], **account_figures(account)}
 
 
+def fleet_answer(sums: FleetSums) -> dict[str, object]:
+    """Sums over all runs; `account` is the row of the loss waterfall a phase goes on."""
+    return {
+        "start": iso(sums.start),
+        "end": iso(sums.end),
+        "resolution_seconds": sums.resolution_ns / 1e9,
+        "runs": sums.runs,
+        "bins": [
+            {
+                "start": iso(each.start),
+                "cells": [
+                    {
+                        "phase": cell.phase.value,
+                        "account": cell.kind.value,
+                        "seconds": cell.ns / 1e9,
+                        "gpu_hours": None if cell.gpu_ns is None else cell.gpu_ns / 3.6e12,
+                    }
+                    for cell in each.cells
+                ],
+            }
+            for each in sums.bins
+        ],
+    }
+
+
 def respond(request: Request, body: object) -> Response:
     """A read's answer: encoded, tagged, compressed where that pays, or 304 where the reader has it already."""
     content = _encode(body)
@@ -136,6 +167,10 @@ def add_error_answers(api: FastAPI) -> None:
     @api.exception_handler(UnknownDefinitionError)
     async def _undefined(_request: Request, error: UnknownDefinitionError) -> Response:
         return refusal(422, "invalid_parameter", str(error), "leave it out for rerail's own")
+
+    @api.exception_handler(LogGoneError)
+    async def _gone(_request: Request, error: LogGoneError) -> Response:
+        return refusal(410, "log_gone", str(error), "without as_of the run is told as it was derived last")
 
     @api.exception_handler(StoreAwayError)
     async def _away(_request: Request, error: StoreAwayError) -> Response:

@@ -4,6 +4,7 @@ Rules
 - 200 only after the facts are durable. A batch may be sent again at any time, whatever the answer was, or none.
 - A body is at most 8 MB unpacked, and is never unpacked further than that.
 - One bad line costs that line: it is named in the answer, kept for people to read, and the rest is taken.
+- A browser that states facts for a page of another site is refused: nobody's visit elsewhere writes into the log.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from starlette.concurrency import run_in_threadpool
 from rerail.server.decoding import Decoded, decode_body
 from rerail.server.errors import RefusedRequestError
 from rerail.server.ingest import Ingest
+from rerail.server.origins import is_foreign
 
 LARGEST_BODY = 8 * 1024 * 1024
 LARGEST_DRAINED = 64 * 1024 * 1024
@@ -60,8 +62,8 @@ def intake_router(ingest: Ingest, token: str | None, clock: Callable[[], int] = 
         },
     )
     async def state_facts(request: Request) -> Response:
-        _authorise(request, token)
-        packed = await _read(request)
+        authorise(request, token)
+        packed = await read_body(request)
         received_at = clock()
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if len(packed) > _LARGE:
@@ -90,7 +92,12 @@ def _sayable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _authorise(request: Request, token: str | None) -> None:
+def authorise(request: Request, token: str | None) -> None:
+    """Let a request pass that may change something. Raises RefusedRequestError: 403 for a foreign page, 401."""
+    if is_foreign(request.headers):
+        raise RefusedRequestError(
+            403, "foreign_page", "a page of another site asked for this", "only pages of this server, and programs, may"
+        )
     if token is None:
         return
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
@@ -100,8 +107,8 @@ def _authorise(request: Request, token: str | None) -> None:
         )
 
 
-async def _read(request: Request) -> bytes:
-    """The body as sent, given up as soon as it is too long.
+async def read_body(request: Request) -> bytes:
+    """The body as sent, given up as soon as it is too long. Raises RefusedRequestError (413).
 
     Many clients send all of it before they read the answer, and see a broken pipe where the server hangs up in the
     middle. So what is too long is read on, and thrown away, as far as somebody may have sent it by mistake.

@@ -9,14 +9,16 @@ Rules
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 from urllib.parse import unquote
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from rerail.server.api.answers import incident_answer, plain, respond, run_answer
+from rerail.server.api.answers import fleet_answer, incident_answer, plain, respond, run_answer
 from rerail.server.api.timeline_shape import timeline_shape
+from rerail.server.core.rollup import Resolution
 from rerail.server.errors import RefusedRequestError
 from rerail.server.instants import parse_instant
 from rerail.server.queries import Queries
@@ -156,6 +158,30 @@ def reads_router(queries: Queries) -> APIRouter:
                 )
             window = (start, end)
         return respond(request, run_answer(queries, run_id, as_of, window, definition))
+
+    @router.get(
+        "/api/v1/fleet",
+        summary="Where the time of all runs went, in bins of an hour or a day (the last 30 days, unless told)",
+        openapi_extra=_documented("from", "to"),
+    )
+    def fleet(
+        request: Request,
+        start: From,
+        end: To,
+        resolution: Annotated[str | None, Query(description="minute, hour or day")] = None,
+    ) -> Response:
+        names = {each.name.lower(): each for each in Resolution}
+        if resolution is not None and resolution not in names:
+            raise RefusedRequestError(
+                422, "invalid_parameter", f"resolution: {resolution!r}", f"one of {', '.join(names)}"
+            )
+        end = time.time_ns() if end is None else end
+        start = end - 30 * Resolution.DAY if start is None else start
+        try:
+            sums = queries.fleet(start, end, None if resolution is None else names[resolution])
+        except ValueError as error:
+            raise RefusedRequestError(422, "invalid_parameter", str(error), "a shorter range, in order") from None
+        return respond(request, fleet_answer(sums))
 
     @router.get("/api/v1/incidents", summary="Incidents of all runs, newest first")
     def incidents(request: Request, offset: Offset = 0, limit: Limit = 100) -> Response:

@@ -33,7 +33,7 @@ def timeline_shape(timeline: Timeline) -> dict[str, object]:
         "is_exact": timeline.spans.is_exact,
         "span_count": timeline.spans.span_count,
         "spans": _spans(timeline),
-        "bins": _bins(timeline.spans.bins, timeline.start, timeline.end),
+        "bins": _bins(timeline.spans.bins),
         "attempts": _attempts(timeline.attempts),
         "checkpoints": _checkpoints(timeline.checkpoints),
         "incidents": [_incident(mark) for mark in timeline.incidents],
@@ -84,7 +84,7 @@ def _dictionary(values: Iterable[str]) -> dict[str, int]:
     return {value: index for index, value in enumerate(dict.fromkeys(values))}
 
 
-def _bins(bins: Sequence[Bin], start: int, end: int) -> dict[str, object] | None:
+def _bins(bins: Sequence[Bin]) -> dict[str, object] | None:
     if not bins:
         return None
     occurred = {phase for entry in bins for phase, _ in entry.ns_by_phase}
@@ -94,7 +94,7 @@ def _bins(bins: Sequence[Bin], start: int, end: int) -> dict[str, object] | None
         for phase, length_ns in entry.ns_by_phase:
             share = round(length_ns / length, 5)
             shares[phase.value][index] = 1 if share == 1 else max(LEAST_SHARE, share)
-    return {"count": len(bins), "start_us": _us(start), "end_us": _us(end), "shares": shares}
+    return {"count": len(bins), "start_us": _us(bins[0].start), "end_us": _us(bins[-1].end), "shares": shares}
 
 
 def _attempts(attempts: Sequence[AttemptMark]) -> dict[str, object]:

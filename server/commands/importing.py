@@ -25,6 +25,7 @@ from rerail.collectors.formats import ImportFormat, OldFile, formats
 from rerail.server.commands import opened_store, settings_of
 from rerail.server.core.codec import FactError, encode_line
 from rerail.server.errors import RerailError, StoreError
+from rerail.server.store import Store
 
 FACTS = "facts"
 BATCH_LINES = 2000
@@ -33,7 +34,9 @@ TOLD_REFUSALS = 20
 
 
 @dataclass(slots=True)
-class _Counts:
+class Counts:
+    """What became of lines."""
+
     accepted: int = 0
     duplicate: int = 0
     rejected: int = 0
@@ -41,14 +44,16 @@ class _Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class Answer:
+    """What became of one batch."""
+
     accepted: int
     duplicate: int
     rejected: tuple[tuple[int, str, str, str], ...]
     """`(line, field, value, reason)`, lines counted from 1."""
 
 
-Send = Callable[[bytes], _Answer]
+Send = Callable[[bytes], Answer]
 
 
 def import_files(parsed: argparse.Namespace) -> int:
@@ -59,7 +64,7 @@ def import_files(parsed: argparse.Namespace) -> int:
         old_format = known.get(parsed.format)
         if old_format is None:
             raise RerailError(f"no format is named {parsed.format!r}: {', '.join([FACTS, *known])}")
-    counts = _Counts()
+    counts = Counts()
     files = [_File(path, parsed.run_id, old_format, counts) for path in parsed.paths]
     if parsed.stdout:
         for file in files:
@@ -70,18 +75,14 @@ def import_files(parsed: argparse.Namespace) -> int:
         return 0
     settings = settings_of(parsed)
     if parsed.url or settings.url:
-        send = _sender(str(parsed.url or settings.url).rstrip("/"), settings.token)
+        send = sender(str(parsed.url or settings.url).rstrip("/"), settings.token)
         for file in files:
             _import_file(file, send, counts)
     else:
-        from rerail.server.projector import Projector
-
         with opened_store(settings, may_make=True) as store:
             for file in files:
-                _import_file(file, _writer(store), counts)
-            projector = Projector(store)
-            while projector.derive_due():
-                pass
+                _import_file(file, writer(store), counts)
+            derive_waiting(store)
     _tell_refused(counts)
     print(
         f"{counts.accepted} facts taken, {counts.duplicate} held already, {counts.rejected} lines refused",
@@ -90,7 +91,7 @@ def import_files(parsed: argparse.Namespace) -> int:
     return 1 if counts.rejected and not (counts.accepted or counts.duplicate) else 0
 
 
-def _tell_refused(counts: _Counts) -> None:
+def _tell_refused(counts: Counts) -> None:
     for example in counts.examples[:TOLD_REFUSALS]:
         print(example, file=sys.stderr)
     if len(counts.examples) > TOLD_REFUSALS:
@@ -100,7 +101,7 @@ def _tell_refused(counts: _Counts) -> None:
 class _File:
     """One file of a format, as the lines of facts that it comes to."""
 
-    def __init__(self, path: str, run_id: str | None, old_format: ImportFormat | None, counts: _Counts) -> None:
+    def __init__(self, path: str, run_id: str | None, old_format: ImportFormat | None, counts: Counts) -> None:
         self.path = path
         self._run_id = run_id
         self._format = old_format
@@ -164,7 +165,7 @@ def _in_run(line: bytes, run_id: str) -> bytes:
     return json.dumps({**stated, "run": run_id}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def _import_file(file: _File, send: Send, counts: _Counts) -> None:
+def _import_file(file: _File, send: Send, counts: Counts) -> None:
     number = 0
     for context, lines in _batches(file.lines()):
         answer = send(context + b"".join(lines))
@@ -203,20 +204,38 @@ def _is_context(line: bytes) -> bool:
     return isinstance(stated, dict) and stated.get("kind") == "context"
 
 
-def _writer(store) -> Send:
+def writer(store: Store) -> Send:
+    """Batches into a database, as the intake would write them."""
     from rerail.server.decoding import decode_body
 
-    def send(body: bytes) -> _Answer:
+    def send(body: bytes) -> Answer:
         decoded = decode_body(body, time.time_ns())
         (receipt,) = store.append([decoded.batch])
         refused = tuple((line.line, line.field, line.value, line.reason) for line in decoded.batch.refused)
-        return _Answer(receipt.accepted, receipt.duplicate, refused)
+        return Answer(receipt.accepted, receipt.duplicate, refused)
 
     return send
 
 
-def _sender(url: str, token: str | None) -> Send:
-    def send(body: bytes) -> _Answer:
+def derive_waiting(store: Store, say: Callable[[int], None] | None = None) -> None:
+    """Derive every run whose facts no view shows yet; `say` is told how many are left.
+
+    It ends with those: open runs are due again every second, and would keep it busy for ever where they are many.
+    """
+    from rerail.server.projector import Projector
+
+    projector = Projector(store, held_folds=1)
+    while waiting := store.storage().waiting_runs:
+        if say is not None:
+            say(waiting)
+        if not projector.derive_due():
+            return
+
+
+def sender(url: str, token: str | None) -> Send:
+    """Batches to a server's intake, gzipped; waits where the server asks for it. Raises StoreError where it is away."""
+
+    def send(body: bytes) -> Answer:
         headers = {"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
@@ -228,11 +247,11 @@ def _sender(url: str, token: str | None) -> Send:
                 break
             except urllib.error.HTTPError as error:
                 if error.code not in (429, 503):
-                    raise StoreError(f"{url} refused the batch: {error.code} {_message(error)}") from None
+                    raise StoreError(f"{url} refused the batch: {error.code} {error_of(error)}") from None
                 time.sleep(float(error.headers.get("Retry-After", "1")))
             except (urllib.error.URLError, TimeoutError) as error:
                 raise StoreError(f"{url} does not answer: {getattr(error, 'reason', error)}") from None
-        return _Answer(
+        return Answer(
             told["accepted"],
             told["duplicate"],
             tuple((line["line"], line["field"], line["value"], line["reason"]) for line in told["rejected"]),
@@ -241,7 +260,8 @@ def _sender(url: str, token: str | None) -> Send:
     return send
 
 
-def _message(error: urllib.error.HTTPError) -> str:
+def error_of(error: urllib.error.HTTPError) -> str:
+    """What a server said was wrong, and what would mend it."""
     try:
         told = json.load(error)["error"]
         return f"{told['message']}. {told['hint']}"

@@ -155,6 +155,20 @@ def _print_figures(shown: dict[str, object]) -> None:
             print(f"{name:<40} {len(value)} (see --json)")
         else:
             print(f"{name:<40} {_shown(value)}")
+    quality = shown.get("data_quality")
+    if isinstance(quality, dict):
+        _print_unexplained(quality)
+
+
+def _print_unexplained(quality: dict[str, object]) -> None:
+    """Where the silent time is likely to have gone, in sentences."""
+    for each in quality["unexplained"]:
+        example = each["example"]
+        after = "" if example["after_step"] is None else f" after step {example['after_step']}"
+        print(
+            f"unexplained: {each['seconds']:.6g} s in {each['count']}: {each['detail']}; for example "
+            f"{example['seconds']:.6g} s from {example['at']}, attempt {example['attempt']}{after}"
+        )
 
 
 def _shown(value: object) -> str:

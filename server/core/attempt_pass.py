@@ -52,6 +52,13 @@ class Surroundings:
     """What the scheduler said, as claims."""
     excluded: tuple[Claim, ...] = ()
 
+    def within(self, at: int) -> int:
+        """An instant as near as the attempt's part of the life has it.
+
+        What was told of an attempt outside its part contradicts the attempts around it; it is counted (`life.py`).
+        """
+        return min(max(at, self.start), self.end)
+
 
 @dataclass(frozen=True, slots=True)
 class AttemptPass:
@@ -134,7 +141,7 @@ def _notice(record: AttemptRecord, blocks: Sequence[StepBlock], around: Surround
     candidates += [phase.start for phase in record.phases if phase.phase is Phase.STOPPING and phase.start is not None]
     if blocks:
         candidates = [at for at in candidates if at > blocks[-1].last_began]
-    candidates = [at for at in candidates if record.started_at <= at < around.end]
+    candidates = [at for at in candidates if max(record.started_at, around.start) <= at < around.end]
     return min(candidates, default=around.end)
 
 

@@ -9,7 +9,7 @@ Rules
 from __future__ import annotations
 
 from bisect import insort
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rerail.server.core.attempts import AttemptKey
 from rerail.server.core.facts import (
@@ -43,6 +43,21 @@ class ToldPhase:
     emitter: str
     start: int | None
     end: int | None
+    statements: list[tuple[int, Phase, str | None, int | None, int | None]] = field(default_factory=list)
+    """`(seq, phase, name, start, end)` of every fact that told of it, in the order its emitter made them."""
+
+    def take(self, seq: int, phase: Phase, name: str | None, start: int | None, end: int | None) -> None:
+        """One more statement about it. Of each edge the first statement holds, and its phase is that of its start."""
+        insort(self.statements, (seq, phase, name, start, end), key=lambda statement: statement[0])
+        opened = next((each for each in self.statements if each[3] is not None), self.statements[0])
+        self.phase, self.name, self.start = opened[1], opened[2], opened[3]
+        self.end = next((each[4] for each in self.statements if each[4] is not None), None)
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Told with several phases, beginnings or ends."""
+        edges = [{each[index] for each in self.statements} - {None} for index in (1, 3, 4)]
+        return any(len(values) > 1 for values in edges)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -53,6 +68,10 @@ class Load:
     start: int
     step: int
     is_ok: bool
+
+    def is_before(self, first_block: StepBlock | None) -> bool:
+        """Whether it began before its attempt stepped; a later one says nothing about where the attempt resumed."""
+        return first_block is None or self.start <= first_block.start
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -140,18 +159,16 @@ class AttemptRecord:
             self.phases.append(told)
             if fact.span is not None:
                 self._open_phases[fact.emitter, fact.span] = told
-        else:
-            told.start = start if told.start is None else told.start
-            told.end = end if told.end is None else told.end
-        known = [edge for edge in (told.start, told.end) if edge is not None]
-        if fact.phase is Phase.RENDEZVOUS and told.start is not None:
-            self._rendezvous_began(told.start)
+        if fact.span is not None:
+            told.take(fact.seq, fact.phase, fact.name, start, end)
+        if fact.phase is Phase.RENDEZVOUS and start is not None:
+            self._rendezvous_began(start)
         if fact.phase is Phase.QUEUED:
-            if told.start is not None and (self.first_queue_at is None or told.start < self.first_queue_at):
-                self.first_queue_at = told.start
+            if start is not None and (self.first_queue_at is None or start < self.first_queue_at):
+                self.first_queue_at = start
             self.version += 1
         else:
-            self.touch(min(known))
+            self.touch(min(edge for edge in (start, end) if edge is not None))
 
     def _rendezvous_began(self, at: int) -> None:
         if self.rendezvous_started_at is None or at < self.rendezvous_started_at:

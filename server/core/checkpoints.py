@@ -6,6 +6,7 @@ Rules
 - It is known by its id, or else by its step within its attempt.
 - A synchronous save is captured when it began, unless told otherwise: what it holds is the state at that instant.
 - Newest is the latest captured. Its age counts from its capture.
+- Where its stamps contradict (durable before it began), the ones that do are left out, and counted in data quality.
 - Steps at risk are unknown, not 0, while no durable checkpoint is known.
 """
 
@@ -29,15 +30,16 @@ class CheckpointRecord:
         "checkpoint_id",
         "location",
         "mode",
-        "step",
+        "steps",
         "tier",
         "when",
     )
 
-    def __init__(self, checkpoint_id: str, step: int, attempt: int | None) -> None:
+    def __init__(self, checkpoint_id: str, attempt: int | None) -> None:
         self.checkpoint_id = checkpoint_id
-        self.step = step
         self.attempt = attempt
+        self.steps: set[int] = set()
+        """As told; more than one contradicts."""
         self.mode: str | None = None
         self.tier: str | None = None
         self.bytes: int | None = None
@@ -55,6 +57,7 @@ class CheckpointRecord:
             self.when[moment.stage] = max(known, at)
         else:
             self.when[moment.stage] = min(known, at)
+        self.steps.add(moment.step)
         order = (at, moment.emitter, moment.seq)
         for name in ("mode", "tier", "bytes", "location", "blocked_us"):
             value = getattr(moment, name)
@@ -63,12 +66,22 @@ class CheckpointRecord:
                 setattr(self, name, value)
 
     @property
+    def step(self) -> int:
+        """The step whose state it holds; where several were told, the lowest: a rollback goes at least that far."""
+        return min(self.steps)
+
+    def _believed(self, stage: CheckpointStage) -> int | None:
+        """The instant of a stage before it was durable; None too where it was told to come after that."""
+        told, durable = self.when.get(stage), self.when.get(CheckpointStage.DURABLE)
+        return None if told is None or (durable is not None and told > durable) else told
+
+    @property
     def captured_at(self) -> int | None:
         """When its state was taken."""
-        told = self.when.get(CheckpointStage.CAPTURED)
-        started = self.when.get(CheckpointStage.STARTED)
+        told = self._believed(CheckpointStage.CAPTURED)
         if told is not None:
             return told
+        started = self.started_at
         if started is not None and (self.mode == "sync" or CheckpointStage.DURABLE in self.when):
             return started
         return self.when.get(CheckpointStage.DURABLE)
@@ -76,7 +89,7 @@ class CheckpointRecord:
     @property
     def started_at(self) -> int | None:
         """When its saving began."""
-        return self.when.get(CheckpointStage.STARTED)
+        return self._believed(CheckpointStage.STARTED)
 
     @property
     def in_flight_until(self) -> int | None:
@@ -92,7 +105,7 @@ class CheckpointRecord:
             attempt=self.attempt,
             mode=self.mode,
             tier=self.tier,
-            started_at=self.when.get(CheckpointStage.STARTED),
+            started_at=self.started_at,
             captured_at=self.captured_at,
             durable_at=self.when.get(CheckpointStage.DURABLE),
             failed_at=self.when.get(CheckpointStage.FAILED),

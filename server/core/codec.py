@@ -35,6 +35,7 @@ from rerail.server.core.facts import (
     Scope,
     Steps,
     UnknownFact,
+    WindowState,
 )
 
 EARLIEST_INSTANT = 946_684_800_000_000_000
@@ -225,6 +226,17 @@ def _run(field: str, value: object) -> str:
     return name
 
 
+def _window(field: str, value: object) -> str:
+    """The identity of the fact that declared a window: `<emitter>~<seq>`."""
+    if not isinstance(value, str):
+        raise FactError(field, value, "not text")
+    emitter, tilde, seq = value.rpartition("~")
+    if not tilde or not (seq.isascii() and seq.isdigit()) or str(int(seq[:20])) != seq or int(seq) > LARGEST_INT:
+        raise FactError(field, value, "not the identity of a window: <emitter>~<seq>")
+    _name(field, emitter)
+    return value
+
+
 _NAME, _TEXT, _COUNT, _STEP = _name, _text(LONGEST_TEXT), _integer(0), _integer(0, LARGEST_STEP)
 _REQUIRED, _OPTIONAL = True, False
 
@@ -353,7 +365,18 @@ _FIELDS: dict[str, dict[str, tuple[bool, Check]]] = {
         "reason": (_OPTIONAL, _TEXT),
     },
     "note": {"text": (_REQUIRED, _TEXT), "author": (_OPTIONAL, _text(LONGEST_NAME))},
-    "excluded": {"start": (_REQUIRED, _instant), "end": (_REQUIRED, _instant), "reason": (_OPTIONAL, _TEXT)},
+    "excluded": {
+        "start": (_REQUIRED, _instant),
+        "end": (_REQUIRED, _instant),
+        "reason": (_OPTIONAL, _TEXT),
+        "author": (_OPTIONAL, _text(LONGEST_NAME)),
+    },
+    "exclusion_state": {
+        "window": (_REQUIRED, _window),
+        "state": (_REQUIRED, _one_of(WindowState)),
+        "reason": (_OPTIONAL, _TEXT),
+        "author": (_OPTIONAL, _text(LONGEST_NAME)),
+    },
 }
 
 

@@ -105,6 +105,13 @@ class NodeCondition(StrEnum):
     LOST = "lost"
 
 
+class WindowState(StrEnum):
+    """What became of a window that a person had declared out of account."""
+
+    WITHDRAWN = "withdrawn"
+    RESTORED = "restored"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
     """What every fact carries: who says it, when, and about which part of the run."""
@@ -362,12 +369,28 @@ class Note(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excluded(Fact):
-    """A person declared `[start, end)` out of account (maintenance)."""
+    """A person declared `[start, end)` out of account (maintenance).
+
+    The window is known by the identity of this fact, `<emitter>~<seq>`.
+    """
 
     kind: ClassVar[str] = "excluded"
     start: int
     end: int
     reason: str | None = None
+    author: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExclusionState(Fact):
+    """A window that was declared out of account counts again (withdrawn), or no more (restored)."""
+
+    kind: ClassVar[str] = "exclusion_state"
+    window: str
+    """`<emitter>~<seq>` of the fact that declared it."""
+    state: WindowState
+    reason: str | None = None
+    author: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -383,7 +406,7 @@ FACT_TYPES: dict[str, type[Fact]] = {
     for fact_type in (
         RunStarted, RunEnded, AttemptStarted, AttemptEnded, PhaseSpan, Steps, CheckpointMoment, CheckpointLoaded,
         Heartbeats, RecoveryMark, Exit, Evidence, NodeState, Capacity, SchedulerState, Metric, Clock, Blind, Note,
-        Excluded,
+        Excluded, ExclusionState,
     )
 }  # fmt: skip
 """Every kind of the wire format and the class that holds it."""

@@ -13,8 +13,10 @@ What it does not know: who asks, what time it is, and where facts come from.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 from rerail.server.core.attempt_pass import Surroundings
 from rerail.server.core.attempt_record import AttemptRecord
@@ -27,13 +29,25 @@ from rerail.server.core.goodput import Capacities, Tally, account_of
 from rerail.server.core.incidents import IncidentBounds, IncidentFindings, Interruption, incident, incident_bounds
 from rerail.server.core.life import Life, life_of, surroundings_of
 from rerail.server.core.progress import resumed_from
-from rerail.server.core.quality import Suspicion, footing, grouped, suspicions_of, unearned_checkpoints
+from rerail.server.core.quality import (
+    Suspicion,
+    footing,
+    grouped,
+    loads_beyond,
+    loads_of_nothing,
+    steps_without_gpus,
+    suspicions_of,
+    suspicions_of_windows,
+    unearned_checkpoints,
+)
 from rerail.server.core.rates import failure_rates
 from rerail.server.core.recovery import recovery_distributions
-from rerail.server.core.run_timeline import RunTimeline
+from rerail.server.core.run_timeline import RunTimeline, Version
 from rerail.server.core.saves import Saves
-from rerail.server.core.told import Metadata, Started, scope_of
+from rerail.server.core.told import Metadata, Started, initiator_of, scope_of
+from rerail.server.core.unexplained import Circumstances, Gaps, explained
 from rerail.server.core.view import (
+    Account,
     Attempt,
     Checkpoint,
     DataQuality,
@@ -45,6 +59,7 @@ from rerail.server.core.view import (
     RunView,
     Span,
     StepPoint,
+    Unexplained,
     Verdict,
 )
 
@@ -66,10 +81,12 @@ class RunFold:
         self._timeline = RunTimeline(self._gathering)
         self._saves = Saves(self._gathering)
         self._verdicts: dict[int, tuple[tuple[object, ...], Verdict, tuple[EvidenceLine, ...]]] = {}
-        self._suspected: dict[int, tuple[tuple[int, int], list[Suspicion]]] = {}
+        self._scheduler: tuple[tuple[int, int], list[tuple[int, str]]] = ((0, 0), [])
+        self._suspected: dict[int, tuple[Version, list[Suspicion]]] = {}
         self._shown: dict[int, tuple[tuple[object, ...], Attempt]] = {}
         self._incidents: dict[tuple[object, ...], Incident] = {}
         self._recovered: tuple[tuple[object, ...], tuple[RecoveryDistribution, ...]] = ((), ())
+        self._gaps = Gaps()
         self.settled_checkpoints = 0
         """How many leading checkpoints the last view left as they were."""
 
@@ -144,12 +161,34 @@ class RunFold:
             rejected=rejected,
             clock_spread_ns=self._clock_spread_ns(),
             unexplained_ns=dict(account.ns_by_phase).get(Phase.SILENT, 0),
+            unexplained=self._unexplained(records, attempts, life, account, state),
             blind=wide.blind.periods(),
             contradictions=grouped(
-                [*suspicions, *self._suspicions(records), *unearned_checkpoints(shelf, high_water_step)]
+                [
+                    *suspicions,
+                    *self._suspicions(records),
+                    *unearned_checkpoints(shelf, high_water_step),
+                    *self._saves.suspicions(),
+                    *steps_without_gpus(timeline.spans, capacities),
+                    *loads_of_nothing(records, shelf),
+                    *loads_beyond(records, [folded.carry_in.high_water_step for folded in timeline.folded]),
+                    *suspicions_of_windows(wide.exclusions),
+                ]
             ),
             notes=footing(
-                records, metadata.world_size, bool(shelf.ordered), current_step is not None, wide.speaks_for_ranks
+                records,
+                metadata.world_size,
+                bool(shelf.ordered),
+                current_step is not None,
+                wide.speaks_for_ranks,
+                [
+                    number
+                    for number, (record, around) in enumerate(zip(records, surroundings, strict=True))
+                    if around.is_interrupted
+                    and not around.is_last
+                    and timeline.folded[number].result.noticed_at == around.end
+                    and around.end not in record.notices
+                ],
             ),
         )
         faults = sum(not incident.is_planned for incident in incidents)
@@ -197,6 +236,7 @@ class RunFold:
             slowdown_ns=self._saves.counts.slowdown_ns(),
             hidden_checkpoint_ns=self._saves.counts.hidden_checkpoint_ns(),
             data_quality=quality,
+            exclusions=wide.exclusions.windows(),
         )
 
     def _view_of_nothing(self, as_of: int, duplicates: int, rejected: int) -> RunView:
@@ -229,6 +269,7 @@ class RunFold:
                 blind=self._gathering.run_wide.blind.periods(),
                 notes=("Nothing was stated of any attempt yet: no timeline can be drawn.",),
             ),
+            exclusions=self._gathering.run_wide.exclusions.windows(),
         )
 
     def _attempts(
@@ -247,13 +288,16 @@ class RunFold:
             resumed = resumed_from(record)
             merged = Started(record)
             result = self._timeline.folded[number].result
+            began_at = around.within(record.started_at)
             ended_at = record.ended_at
+            if ended_at is not None and ended_at < began_at:
+                ended_at = None
             if ended_at is None and around.is_over:
                 ended_at = around.end
             attempts.append(
                 Attempt(
                     number=number,
-                    started_at=record.started_at,
+                    started_at=began_at,
                     ended_at=ended_at,
                     job=record.job,
                     requeue=record.key.requeue,
@@ -263,7 +307,7 @@ class RunFold:
                     initiator=merged.initiator,
                     noticed_at=result.noticed_at,
                     last_activity_at=result.last_activity_at,
-                    first_step_at=first.start if first is not None else None,
+                    first_step_at=around.within(first.start) if first is not None else None,
                     first_step=first.first_step if first is not None else None,
                     last_step=blocks[-1].last_step if blocks else None,
                     step_count=record.step_count,
@@ -312,7 +356,7 @@ class RunFold:
                     noticed_at=folded.result.noticed_at,
                     scope=attempt.scope,
                     first_step_at=attempt.first_step_at,
-                    last_step_end=blocks[-1].end if blocks else None,
+                    last_step_end=around.within(blocks[-1].end) if blocks else None,
                     passes_high_water_at=folded.passes_at,
                 )
             )
@@ -337,7 +381,11 @@ class RunFold:
         verdict, evidence = self._verdict(bounds.attempts[0], records, surroundings)
         signature = (
             bounds,
-            tuple(self._timeline.folded[number].version for number in involved),
+            tuple(
+                (folded.version, folded.carry_in, folded.gpus)
+                for folded in (self._timeline.folded[number] for number in involved)
+            ),
+            capacities.is_known,
             tuple(surroundings[number] for number in involved if bounds.end is None or number < last),
             inside,
             verdict,
@@ -363,17 +411,24 @@ class RunFold:
             self._incidents[signature] = made
         return made
 
+    def _scheduler_states(self) -> Sequence[tuple[int, str]]:
+        """`(at, state)` of everything schedulers said, in order; put in order once for each version of it."""
+        wide = self._gathering.run_wide
+        version = (self._gathering.gatherings, len(wide.scheduler))
+        if self._scheduler[0] != version:
+            ordered = sorted(wide.scheduler, key=lambda entry: entry[:3])
+            self._scheduler = (version, [(at, fact.state.lower()) for at, _, _, fact in ordered])
+        return self._scheduler[1]
+
     def _verdict(
         self, number: int, records: Sequence[AttemptRecord], surroundings: Sequence[Surroundings]
     ) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
         record, around = records[number], surroundings[number]
         following = records[number + 1] if number + 1 < len(records) else None
-        initiator = None if following is None else Started(following).initiator
-        states = tuple(
-            fact.state.lower()
-            for at, _, _, fact in sorted(self._gathering.run_wide.scheduler, key=lambda entry: entry[:3])
-            if around.start < at <= around.end
-        )
+        initiator = None if following is None else initiator_of(following)
+        told = self._scheduler_states()
+        first = bisect_right(told, around.start, key=itemgetter(0))
+        states = tuple(state for _, state in told[first : bisect_right(told, around.end, key=itemgetter(0))])
         signature = (self._timeline.version(record), around.is_planned, initiator, states)
         known = self._verdicts.get(number)
         if known is not None and known[0] == signature:
@@ -405,6 +460,32 @@ class RunFold:
                 known = self._suspected[number] = (version, suspicions_of(number, record))
             found.extend(known[1])
         return found
+
+    def _unexplained(
+        self,
+        records: Sequence[AttemptRecord],
+        attempts: Sequence[Attempt],
+        life: Life,
+        account: Account,
+        state: RunState,
+    ) -> tuple[Unexplained, ...]:
+        """What the run's own facts make of its silent time."""
+        wide = self._gathering.run_wide
+        checkpoints = self._saves.shelf.ordered
+        phases = dict(account.ns_by_phase)
+        around = Circumstances(
+            attempts=attempts,
+            loaded_steps=frozenset(load.step for record in records for load in record.loads if load.is_ok),
+            checkpoints=checkpoints,
+            blind=wide.blind.periods(),
+            speaks_for_ranks=wide.speaks_for_ranks,
+            saw_scheduler=bool(wide.scheduler),
+            saw_saves=bool(checkpoints) or Phase.SAVING in phases,
+            is_open=life.ended_at is None,
+            is_silent=state is RunState.SILENT,
+            step_ns=self._saves.counts.median(),
+        )
+        return explained(self._gaps.renew(self._timeline.spans, self._timeline.settled_spans), around)
 
     def _current_phase(self) -> Phase | None:
         """What the run does, as far as last told: between two steps nothing is told, and that is no silence yet."""

@@ -18,6 +18,7 @@ from rerail.server.core.attempts import ATTEMPT_FACTS, FOUNDING_FACTS, AttemptKe
 from rerail.server.core.blindness import BlindPeriods
 from rerail.server.core.checkpoints import CheckpointRecord
 from rerail.server.core.clocks import EmitterClock
+from rerail.server.core.exclusions import Exclusions
 from rerail.server.core.facts import (
     AttemptEnded,
     AttemptStarted,
@@ -29,6 +30,7 @@ from rerail.server.core.facts import (
     Clock,
     Evidence,
     Excluded,
+    ExclusionState,
     Exit,
     Fact,
     Heartbeats,
@@ -43,13 +45,14 @@ from rerail.server.core.facts import (
     SchedulerState,
     Steps,
 )
+from rerail.server.core.foundings import Foundings, Group, OwnBeginning
 from rerail.server.core.liveness import Hearing, PhaseBeats
 from rerail.server.core.steps import StatedSteps, stated_ends
 
 QUEUED_STATES = frozenset({"queued", "pending", "backoff", "suspended", "requeued"})
 """Scheduler states in which the run waits."""
 
-PERSONS_SAY = (Excluded, Note)
+PERSONS_SAY = (Excluded, ExclusionState, Note)
 """Kinds that are no sign of life."""
 
 
@@ -70,7 +73,7 @@ class RunWide:
     ended: list[tuple[int, str, int, RunEnded]] = field(default_factory=list)
     scheduler: list[tuple[int, str, int, SchedulerState]] = field(default_factory=list)
     gpus: list[tuple[int, int]] = field(default_factory=list)
-    excluded: list[tuple[int, int]] = field(default_factory=list)
+    exclusions: Exclusions = field(default_factory=Exclusions)
     blind: BlindPeriods = field(default_factory=BlindPeriods)
     hearings: dict[str, Hearing] = field(default_factory=dict)
     beats: dict[str, PhaseBeats] = field(default_factory=dict)
@@ -82,6 +85,11 @@ class RunWide:
 
 Recall = Callable[[], Iterable[Fact]]
 """Everything that was added so far, each fact once, in any order."""
+
+
+def _only_waits(fact: Fact) -> bool:
+    """Whether all that a fact tells of its attempt is that it waits to begin."""
+    return isinstance(fact, PhaseSpan) and fact.phase is Phase.QUEUED
 
 
 class Gathering:
@@ -113,8 +121,12 @@ class Gathering:
         self._by_time: list[tuple[int, StatedKey, Fact]] = []
         self._assigned: list[AttemptRecord | None] = []
         self._assigned_starts: list[tuple[tuple[str | None, AttemptKey], int]] = []
-        self._iterationless: set[tuple[str | None, int, int]] = set()
+        self._iterationless: set[Group] = set()
+        self._by_launch: dict[Group, list[AttemptRecord]] = {}
+        self._foundings = Foundings()
+        self._own_beginnings: dict[tuple[str | None, AttemptKey], OwnBeginning] = {}
         self._ordered: list[AttemptRecord] | None = None
+        self._numbered: tuple[list[AttemptRecord], dict[int, int]] | None = None
         self._waiting: list[AttemptRecord] = []
         """Attempts of which only queueing is known: they have not begun."""
 
@@ -186,8 +198,8 @@ class Gathering:
         elif isinstance(fact, Capacity):
             wide.gpus.append((at, fact.gpus))
             wide.version += 1
-        elif isinstance(fact, Excluded):
-            wide.excluded.append((fact.start, fact.end))
+        elif isinstance(fact, (Excluded, ExclusionState)):
+            wide.exclusions.take(fact)
             wide.version += 1
         elif isinstance(fact, Blind):
             since, until = self._corrected(fact, fact.since), self._corrected(fact, fact.until)
@@ -201,6 +213,9 @@ class Gathering:
             self.run_wide.speaks_for_ranks = True
         if isinstance(fact, Heartbeats):
             self.run_wide.beats.setdefault(fact.phase or "unknown", PhaseBeats()).add(fact)
+        if isinstance(fact, FOUNDING_FACTS) and not _only_waits(fact):
+            changes = self._foundings.note(job, key, self._effect_at(fact, at))
+            self._must_regather = self._must_regather or changes
         if self._must_regather:
             return
         if key.is_empty:
@@ -210,35 +225,31 @@ class Gathering:
         group = (job, founds.requeue, founds.restart)
         if key.iteration is None:
             self._iterationless.add(group)
-            if any(other != founds and other.requeue == founds.requeue and other.restart == founds.restart
-                   for owner, other in self.records if owner == job):  # fmt: skip
+            if self._has_siblings(job, founds):
                 self._later_by_time(at, key, fact)
                 return
         record = self.records.get((job, founds))
-        if record is None:
-            if not isinstance(fact, FOUNDING_FACTS):
-                self._later_by_time(at, key, fact)
-                return
-            record = self._found(job, founds, group)
+        if (record is None or record.is_only_queued) and not isinstance(fact, FOUNDING_FACTS):
+            self._later_by_time(at, key, fact)
+            return
+        if record is None or (record.is_only_queued and not _only_waits(fact)):
+            record = self._found(job, founds, group, fact)
             if self._must_regather:
                 return
         self._job_began(job, self._effect_at(fact, at))
+        self._own_beginnings.setdefault((job, founds), OwnBeginning()).take(fact, at, self._effect_at(fact, at))
         self._give(record, fact, at)
 
     def _take_keyless(self, fact: Fact, at: int, key: StatedKey, job: str | None) -> None:
         """Nothing tells the attempts of this run apart: it is the first one, until somebody tells of another."""
         if not self.records and isinstance(fact, FOUNDING_FACTS):
-            self._found(job, AttemptKey(0, 0, 0), (job, 0, 0))
+            self._found(job, AttemptKey(0, 0, 0), (job, 0, 0), fact)
         if len(self.records) != 1:
             self._later_by_time(at, key, fact)
             return
         self._gave_keyless = True
-        (((_, known), record),) = self.records.items()
+        (record,) = self.records.values()
         effect_at = self._effect_at(fact, at)
-        is_older = effect_at < self._job_first_at.get(record.job, effect_at)
-        if is_older and known != AttemptKey(0, 0, 0) and isinstance(fact, FOUNDING_FACTS):
-            self._must_regather = True
-            return
         self._job_began(record.job, effect_at)
         self._give(record, fact, at)
 
@@ -261,12 +272,27 @@ class Gathering:
     def _facts_taken_jobless(self) -> bool:
         return bool(self.records) or bool(self._by_time)
 
-    def _found(self, job: str | None, key: AttemptKey, group: tuple[str | None, int, int]) -> AttemptRecord:
-        siblings = [other for owner, other in self.records if (owner, other.requeue, other.restart) == group]
-        if (siblings and group in self._iterationless) or (self.records and self._gave_keyless):
-            self._must_regather = True
-        record = self.records[job, key] = AttemptRecord(job, key)
+    def _has_siblings(self, job: str | None, key: AttemptKey) -> bool:
+        """Whether another iteration of the same launch has begun. One that only waits is told by itself alone."""
+        launched = self._by_launch.get((job, key.requeue, key.restart), ())
+        return any(record.key != key and not record.is_only_queued for record in launched)
+
+    def _found(self, job: str | None, key: AttemptKey, group: Group, fact: Fact) -> AttemptRecord:
+        """The record of an attempt that begins, or begins to wait, with a fact."""
+        if not _only_waits(fact):
+            has_begun = any(not record.is_only_queued for record in self.records.values())
+            if (group in self._iterationless and self._has_siblings(job, key)) or (has_begun and self._gave_keyless):
+                self._must_regather = True
+        record = self._record(job, key)
         self._ordered = None
+        return record
+
+    def _record(self, job: str | None, key: AttemptKey) -> AttemptRecord:
+        """The record of an attempt, made where there is none."""
+        record = self.records.get((job, key))
+        if record is None:
+            record = self.records[job, key] = AttemptRecord(job, key)
+            self._by_launch.setdefault((job, key.requeue, key.restart), []).append(record)
         return record
 
     def _later_by_time(self, at: int, key: StatedKey, fact: Fact) -> None:
@@ -319,6 +345,8 @@ class Gathering:
             return 1 << 62
         if isinstance(fact, (Steps, PhaseSpan, CheckpointLoaded)) and fact.start is not None:
             return self._corrected(fact, fact.start)
+        if isinstance(fact, PhaseSpan) and fact.end is not None:
+            return self._corrected(fact, fact.end)
         return at
 
     # --- what follows ---
@@ -340,7 +368,7 @@ class Gathering:
         ordered = self._in_order()
         if not ordered:
             return []
-        starts = [((record.job, record.key), record.started_at) for record in ordered]
+        starts = [((record.job, record.key), self._own_start(record)) for record in ordered]
         if starts == self._assigned_starts and (not self._assigned or self._assigned[-1] is not None):
             return ordered
         owners = [self._owner(at, key, ordered) for at, key, _ in self._by_time]
@@ -355,8 +383,13 @@ class Gathering:
             if self._assigned[index] is None:
                 self._assigned[index] = owners[index]
                 self._give(owners[index], fact, at)
-        self._assigned_starts = [((record.job, record.key), record.started_at) for record in ordered]
+        self._assigned_starts = [((record.job, record.key), self._own_start(record)) for record in ordered]
         return ordered
+
+    def _own_start(self, record: AttemptRecord) -> int:
+        """Where an attempt begins by the facts that name it: those found by their instant must not move it."""
+        own = self._own_beginnings.get((record.job, record.key))
+        return record.started_at if own is None or own.at is None else own.at
 
     def _regather(self) -> None:
         self.late += 1
@@ -375,42 +408,18 @@ class Gathering:
         self._must_regather = False
 
     def _found_all(self, facts: Sequence[Fact]) -> None:
-        """Every attempt the facts prove, before any of them is given to one.
-
-        Facts without an iteration, or without any count, prove a first attempt of their kind only where they are older
-        than all that tell more.
-        """
-        told: dict[tuple[str | None, AttemptKey], int] = {}
-        loose: dict[tuple[str | None, AttemptKey], int] = {}
-        keyless: dict[str | None, int] = {}
+        """Every attempt the facts prove, before any of them is given to one."""
         for fact in facts:
             if not isinstance(fact, FOUNDING_FACTS):
                 continue
             key, job = stated_key(fact), self._job(fact.job)
-            if isinstance(fact, PhaseSpan) and fact.phase is Phase.QUEUED:
-                if key.iteration is not None:
-                    self.records.setdefault((job, key.founds), AttemptRecord(job, key.founds))
-                continue
-            at = self._effect_at(fact, self._corrected(fact, fact.at))
-            if key.is_empty:
-                keyless[job] = min(at, keyless.get(job, at))
-            else:
-                found = told if key.iteration is not None else loose
-                found[job, key.founds] = min(at, found.get((job, key.founds), at))
-        for (job, first), at in loose.items():
-            rivals = [
-                other_at
-                for (other_job, other), other_at in told.items()
-                if (other_job, other.requeue, other.restart) == (job, first.requeue, first.restart)
-            ]
-            if not rivals or at < min(rivals):
-                told[job, first] = min(at, told.get((job, first), at))
-        for job, at in sorted(keyless.items(), key=lambda entry: (entry[1], entry[0] or "")):
-            if not told or at < min(told.values()):
-                told[job, AttemptKey(0, 0, 0)] = at
-        for (job, known), at in told.items():
-            record = self.records.setdefault((job, known), AttemptRecord(job, known))
-            record.touch(at)
+            if not _only_waits(fact):
+                self._foundings.note(job, key, self._effect_at(fact, self._corrected(fact, fact.at)))
+            elif key.iteration is not None:
+                self._record(job, key.founds)
+        for (job, known), at in self._foundings.proven().items():
+            self._record(job, known).touch(at)
+            self._own_beginnings.setdefault((job, known), OwnBeginning()).prove(at)
             self._job_began(job, at)
 
     def _in_order(self) -> list[AttemptRecord]:
@@ -423,7 +432,10 @@ class Gathering:
         return self._ordered
 
     def _owner(self, at: int, key: StatedKey, ordered: Sequence[AttemptRecord]) -> AttemptRecord:
-        """The attempt that was alive at an instant, of those the key allows."""
+        """The attempt that a key names, or else the one that was alive at an instant, of those the key allows."""
+        named = self._named(key)
+        if named is not None:
+            return named
         allowed = [
             record
             for record in ordered
@@ -432,10 +444,23 @@ class Gathering:
             and (key.iteration is None or record.key.iteration == key.iteration)
             and (key.job is None or record.job is None or record.job == key.job)
         ] or list(ordered)
-        starts = [record.started_at for record in allowed]
+        starts = [self._own_start(record) for record in allowed]
         for index in range(1, len(starts)):
             starts[index] = max(starts[index], starts[index - 1])
         return allowed[max(0, bisect_left(starts, at) - 1)]
+
+    def _named(self, key: StatedKey) -> AttemptRecord | None:
+        """The attempt that a key names without any doubt, where it has begun."""
+        if key.is_empty:
+            return None
+        job = key.job
+        if job is None and len(self._jobs) == 1:
+            job = next(iter(self._jobs))
+        founds = key.founds
+        record = self.records.get((job, founds))
+        if record is None or record.is_only_queued:
+            return None
+        return None if key.iteration is None and self._has_siblings(job, founds) else record
 
     def checkpoints(self, name: str) -> list[CheckpointRecord]:
         """The checkpoints that go by one name, one per attempt that saved under it.
@@ -443,19 +468,25 @@ class Gathering:
         A stage told by an attempt that never began such a save (a deletion, mostly) belongs to the latest one before.
         """
         by_attempt: dict[int, list[Moment]] = {}
-        numbers = {id(record): number for number, record in enumerate(self._in_order())}
+        numbers = self._numbers_in(self._in_order())
         for moment in self.moments[name]:
             by_attempt.setdefault(numbers[id(moment.record)], []).append(moment)
         beginnings = (CheckpointStage.STARTED, CheckpointStage.CAPTURED)
         savers = sorted(
             number for number, told in by_attempt.items() if any(moment.fact.stage in beginnings for moment in told)
         ) or [min(by_attempt)]
-        records = {number: CheckpointRecord(name, by_attempt[number][0].fact.step, number) for number in savers}
+        records = {number: CheckpointRecord(name, number) for number in savers}
         for number, told in sorted(by_attempt.items()):
             owner = records[savers[max(0, bisect_left(savers, number + 1) - 1)]]
             for moment in told:
                 owner.add(moment.fact, moment.at)
         return [records[number] for number in savers]
+
+    def _numbers_in(self, ordered: list[AttemptRecord]) -> dict[int, int]:
+        """Number of each record, by its `id`; made once per order, which is a new list whenever it changes."""
+        if self._numbered is None or self._numbered[0] is not ordered:
+            self._numbered = ordered, {id(record): number for number, record in enumerate(ordered)}
+        return self._numbered[1]
 
     def queue_intervals(self) -> list[tuple[int, int | None]]:
         """When the run waited with no attempt begun, or the scheduler said so; None for an end that was not told."""

@@ -103,6 +103,11 @@ class Capacities:
             self._numbers.append(gpus)
 
     @property
+    def told(self) -> tuple[tuple[int, int], ...]:
+        """`(at, gpus)` of every change, in order."""
+        return tuple(zip(self._starts, self._numbers, strict=True))
+
+    @property
     def only(self) -> int | None:
         """The number of GPUs where it never changed."""
         return self._numbers[0] if len(self._numbers) == 1 else None
@@ -112,11 +117,23 @@ class Capacities:
         """Whether any number was ever told."""
         return bool(self._numbers)
 
+    @property
+    def is_ever_none(self) -> bool:
+        """Whether the run was ever told to hold no GPU."""
+        return 0 in self._numbers
+
     def at(self, instant: int) -> int | None:
         """GPUs held at an instant; None while none was told at all."""
         if not self._numbers:
             return None
         return self._numbers[max(0, bisect_right(self._starts, instant) - 1)]
+
+    def holds_until(self, instant: int, limit: int) -> int:
+        """Until when the number held at an instant holds; not beyond `limit`."""
+        following = bisect_right(self._starts, instant)
+        if following == 0:
+            following = 1  # The first number holds for the time before it too.
+        return min(limit, self._starts[following]) if following < len(self._starts) else limit
 
     def between(self, start: int, end: int) -> Iterable[tuple[int, int]]:
         """`(length_ns, gpus)` pieces of `[start, end)`."""

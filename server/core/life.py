@@ -19,7 +19,9 @@ from rerail.server.core.facts import Initiator, MarkStage, Outcome, Phase
 from rerail.server.core.gathering import Gathering
 from rerail.server.core.quality import Suspicion
 from rerail.server.core.timeline import Claim
-from rerail.server.core.told import Started
+from rerail.server.core.told import initiator_of
+
+AFTER_NOW = "something began after the instant the figures hold for: a clock runs ahead"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,11 @@ def surroundings_of(
     starts = [record.started_at for record in records]
     if starts:
         starts[0] = life.start
+    for index in range(len(starts)):
+        if starts[index] > life.end:
+            if starts[index] > life.end + END_SLACK_NS:
+                suspicions.append(Suspicion(AFTER_NOW, f"attempt {index}", starts[index]))
+            starts[index] = life.end
     for index in range(1, len(starts)):
         if starts[index] < starts[index - 1]:
             suspicions.append(
@@ -72,7 +79,7 @@ def surroundings_of(
     for since, until in gathering.queue_intervals():
         following = next((at for at in attempt_starts if at > since), life.end)
         queue.append(Claim(since, min(life.end if until is None else until, following), Phase.QUEUED))
-    excluded = [Claim(since, until, Phase.EXCLUDED) for since, until in sorted(gathering.run_wide.excluded)]
+    excluded = [Claim(since, until, Phase.EXCLUDED) for since, until in gathering.run_wide.exclusions.in_force()]
     around = []
     for index, record in enumerate(records):
         is_last = index == len(records) - 1
@@ -80,6 +87,7 @@ def surroundings_of(
         end = max(start, life.end if is_last else starts[index + 1])
         next_record = None if is_last else records[index + 1]
         is_interrupted, is_planned = ending(record, next_record, life)
+        suspicions += _outside(index, record, start, end, is_last)
         around.append(
             Surroundings(
                 start=start,
@@ -95,13 +103,33 @@ def surroundings_of(
     return around, suspicions
 
 
+def _outside(number: int, record: AttemptRecord, start: int, end: int, is_last: bool) -> list[Suspicion]:
+    """Steps that were told of an attempt where another attempt was, or nothing can be yet."""
+    blocks = record.blocks()
+    if not blocks:
+        return []
+    found = []
+    if blocks[0].start < start - END_SLACK_NS:
+        found.append(
+            Suspicion(
+                "an attempt stepped before the one it follows was over",
+                f"attempt {number}: step {blocks[0].first_step}",
+                blocks[0].start,
+            )
+        )
+    if blocks[-1].last_began > end + END_SLACK_NS:
+        reason = AFTER_NOW if is_last else "an attempt stepped on after the next one began"
+        found.append(Suspicion(reason, f"attempt {number}: step {blocks[-1].last_step}", blocks[-1].last_began))
+    return found
+
+
 def ending(record: AttemptRecord, following: AttemptRecord | None, life: Life) -> tuple[bool, bool]:
     """Whether an attempt was interrupted, and whether that was planned."""
     outcome = record.outcome
     if following is not None:
         if outcome in (Outcome.STOPPED, Outcome.COMPLETED):
             return True, True
-        initiator = Started(following).initiator
+        initiator = initiator_of(following)
         if outcome is None and initiator is Initiator.OPERATOR:
             return True, True
         without_fault = not record.exits and MarkStage.NOTICED not in record.marks and not record.lost_nodes

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from rerail.server.core.attempt_pass import Surroundings
 from rerail.server.core.attempt_record import AttemptRecord
 from rerail.server.core.goodput import Capacities
 from rerail.server.core.timeline import TrainingStretch
@@ -21,9 +22,10 @@ def resumed_from(record: AttemptRecord) -> tuple[int, int] | None:
     """`(instant, step)` at which an attempt was known to stand; None before it loaded or stepped."""
     record.blocks()
     first = record.first_block
-    loads = [load for load in record.loads if load.is_ok and (first is None or load.start <= first.start)]
+    loads = [load for load in record.loads if load.is_ok and load.is_before(first)]
     if loads:
-        return loads[-1].end, loads[-1].step
+        # At the latest when it steps: a load that goes on after that contradicts, and is counted.
+        return loads[-1].end if first is None else min(loads[-1].end, first.start), loads[-1].step
     if first is not None:
         return first.start, first.first_step - 1
     return None
@@ -66,7 +68,11 @@ def first_pass_ns(
 
 
 def rollback_of(
-    number: int, record: AttemptRecord, high_water_step: int | None, before: Iterable[Sequence[TrainingStretch]]
+    number: int,
+    record: AttemptRecord,
+    around: Surroundings,
+    high_water_step: int | None,
+    before: Iterable[Sequence[TrainingStretch]],
 ) -> Rollback | None:
     """How far the restart that began an attempt threw the run back; None while it is not known.
 
@@ -79,7 +85,7 @@ def rollback_of(
         return None
     at, step = resumed
     to_step = min(step, high_water_step)
-    return Rollback(number, at, high_water_step, to_step, first_pass_ns(before, to_step))
+    return Rollback(number, around.within(at), high_water_step, to_step, first_pass_ns(before, to_step))
 
 
 def step_points(path: Sequence[tuple[int, int]], attempt: int, before: Sequence[StepPoint] = ()) -> list[StepPoint]:

@@ -17,6 +17,7 @@ from rerail.server.core.view import (
     Account,
     Attempt,
     Contradiction,
+    Exclusion,
     FailureRates,
     HeartbeatFigures,
     Incident,
@@ -25,6 +26,7 @@ from rerail.server.core.view import (
     RecoveryDistribution,
     Rollback,
     RunView,
+    Unexplained,
 )
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -114,6 +116,7 @@ def figures(view: RunView) -> dict[str, object]:
             "rejected": quality.rejected,
             "clock_spread_seconds": seconds(quality.clock_spread_ns),
             "unexplained_seconds": seconds(quality.unexplained_ns),
+            "unexplained": [unexplained_figures(each) for each in quality.unexplained],
             "blind": [
                 {"source": each.source, "since": iso(each.since), "until": iso(each.until), "reason": each.reason}
                 for each in quality.blind
@@ -121,6 +124,7 @@ def figures(view: RunView) -> dict[str, object]:
             "contradictions": [_contradiction(each) for each in quality.contradictions],
             "notes": list(quality.notes),
         },
+        "exclusions": [exclusion_figures(window) for window in view.exclusions],
     }
 
 
@@ -268,6 +272,39 @@ def incident_figures(incident: Incident) -> dict[str, object]:
                 "text": line.text,
             }
             for line in incident.evidence
+        ],
+    }
+
+
+def unexplained_figures(each: Unexplained) -> dict[str, object]:
+    """Silent time with one likely reason."""
+    return {
+        "reason": each.reason,
+        "detail": each.detail,
+        "seconds": seconds(each.length_ns),
+        "count": each.count,
+        "example": {
+            "at": iso(each.example_at),
+            "seconds": seconds(each.example_ns),
+            "attempt": each.example_attempt,
+            "after_step": each.example_after_step,
+        },
+    }
+
+
+def exclusion_figures(window: Exclusion) -> dict[str, object]:
+    """One window that a person declared out of account, and what became of it."""
+    return {
+        "window": window.window,
+        "start": iso(window.start),
+        "end": iso(window.end),
+        "reason": window.reason,
+        "author": window.author,
+        "declared_at": iso(window.declared_at),
+        "withdrawn": window.is_withdrawn,
+        "changes": [
+            {"at": iso(each.at), "state": each.state, "reason": each.reason, "author": each.author}
+            for each in window.changes
         ],
     }
 

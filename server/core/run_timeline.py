@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from rerail.server.core.attempt_pass import AttemptPass, Carry, Surroundings, attempt_pass
 from rerail.server.core.attempt_record import AttemptRecord
+from rerail.server.core.attempts import AttemptKey
 from rerail.server.core.facts import Phase
 from rerail.server.core.gathering import Gathering
 from rerail.server.core.goodput import Capacities, Tally, account_of, gpu_tally, tally
@@ -34,6 +35,20 @@ FEWEST_OPEN_BLOCKS, MOST_OPEN_BLOCKS = 16, 128
 
 SEALED_AT_ONCE = 16
 """Sealing costs about as much as folding what is open: not at every block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One state of one attempt's record."""
+
+    gathering: int
+    job: str | None
+    key: AttemptKey
+    facts: int
+
+    def is_of(self, other: Version) -> bool:
+        """Whether both are of the same record."""
+        return (self.gathering, self.job, self.key) == (other.gathering, other.job, other.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +70,7 @@ class Sealed:
 class Folded:
     """What was computed of one attempt, and from what."""
 
-    version: tuple[int, int]
+    version: Version
     around: Surroundings
     gpus: tuple[tuple[int, int], ...]
     carry_in: Carry
@@ -84,9 +99,9 @@ class RunTimeline:
         self.folded: list[Folded] = []
         self._gathering = gathering
 
-    def version(self, record: AttemptRecord) -> tuple[int, int]:
-        """Changes with everything told about an attempt."""
-        return self._gathering.gatherings, record.version
+    def version(self, record: AttemptRecord) -> Version:
+        """Changes with everything told about an attempt, and from attempt to attempt: numbers move, records do not."""
+        return Version(self._gathering.gatherings, record.job, record.key, record.version)
 
     def fold(
         self, records: Sequence[AttemptRecord], surroundings: Sequence[Surroundings], capacities: Capacities
@@ -112,7 +127,7 @@ class RunTimeline:
                 spans_at += known.span_count
                 points_at += known.point_count
                 continue
-            sealed = known.sealed if known is not None and known.version[0] == version[0] else None
+            sealed = known.sealed if known is not None and known.version.is_of(version) else None
             if record.sealed_until is not None and (
                 not unchanged
                 or record.sealed_until > around.end
@@ -161,7 +176,7 @@ class RunTimeline:
             result = attempt_pass(record, replace(around, start=sealed.until), sealed.carry, number)
         spans = result.painted.spans
         known = self.folded[number] if number < len(self.folded) else None
-        path = step_path(record)
+        path = [(around.within(at), step) for at, step in step_path(record)]
         if sealed is not None and path and self.step_points and self.step_points[-1].at == path[0][0]:
             del path[0]  # the corner at which it was sealed is there already
         points = step_points(path, number, () if known is None else known.points)
@@ -190,8 +205,8 @@ class RunTimeline:
             tally=total,
             gpu_tally=gpu_total,
             stretches=stretches,
-            rollback=rollback_of(number, record, mark, [folded.stretches for folded in reversed(before)]),
-            passes_at=passes_at or _passes_at(record, mark),
+            rollback=rollback_of(number, record, around, mark, (folded.stretches for folded in reversed(before))),
+            passes_at=passes_at or _passes_at(record, around, mark),
             points=points,
             sealed=sealed,
         )
@@ -246,7 +261,7 @@ class RunTimeline:
         )
         record.seal(until, last_step)
         folded.sealed = sealed
-        folded.version = (folded.version[0], -1)
+        folded.version = replace(folded.version, facts=-1)
         return until, cut
 
     def _offset_of(self, number: int) -> int:
@@ -281,7 +296,8 @@ class RunTimeline:
         return account, account_of(gpu_total, life.start, life.end, gpu_debt) if capacities.is_known else None
 
     def _only_waiting(self, waiting: list[Claim], life: Life, capacities: Capacities) -> tuple[Tally, Tally]:
-        excluded = [Claim(since, until, Phase.EXCLUDED) for since, until in self._gathering.run_wide.excluded]
+        windows = self._gathering.run_wide.exclusions.in_force()
+        excluded = [Claim(since, until, Phase.EXCLUDED) for since, until in windows]
         modes = [Mode(life.start, SpanKind.STARTUP)]
         self.spans = list(paint([*waiting, *excluded], life.start, life.end, None, modes).spans)
         self.settled_spans = 0
@@ -296,13 +312,13 @@ def _sealable(blocks: Sequence[StepBlock]) -> int:
     return max(min(old, len(blocks) - FEWEST_OPEN_BLOCKS), len(blocks) - MOST_OPEN_BLOCKS)
 
 
-def _passes_at(record: AttemptRecord, high_water_step: int | None) -> int | None:
+def _passes_at(record: AttemptRecord, around: Surroundings, high_water_step: int | None) -> int | None:
     """Start of an attempt's first completed step above a step."""
     for block in record.blocks():
         if high_water_step is None:
-            return block.start
+            return around.within(block.start)
         if block.last_step > high_water_step:
-            return block.end_of(max(high_water_step, block.first_step - 1))
+            return around.within(block.end_of(max(high_water_step, block.first_step - 1)))
     return None
 
 

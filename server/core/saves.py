@@ -10,6 +10,7 @@ from rerail.server.core.attempts import AttemptKey
 from rerail.server.core.checkpoints import CheckpointRecord, CheckpointShelf
 from rerail.server.core.durations import AttemptSamples, DurationCounts, Window
 from rerail.server.core.gathering import Gathering
+from rerail.server.core.quality import Suspicion, suspicions_of_checkpoint
 from rerail.server.core.run_timeline import Folded
 
 
@@ -24,6 +25,7 @@ class Saves:
         self._checkpoints: dict[str, list[CheckpointRecord]] = {}
         self._saves: dict[int, dict[tuple[str, int], CheckpointRecord]] = {}
         """By the attempt that began them."""
+        self._suspicions: dict[str, list[Suspicion]] = {}
         self._changed_saves: set[int] = set()
         self._samples: dict[int, AttemptSamples] = {}
         self._sampled: list[Folded] = []
@@ -46,16 +48,24 @@ class Saves:
                 if new.attempt is not None:
                     self._saves.setdefault(new.attempt, {})[name, number] = new
                     self._changed_saves.add(new.attempt)
+            found = [suspicion for each in known for suspicion in suspicions_of_checkpoint(each)]
+            self._suspicions.pop(name, None)
+            if found:
+                self._suspicions[name] = found
             if known:
                 self._checkpoints[name] = known
             self.shelf.put(name, [each.view() for each in known])
         self._gathering.changed_checkpoints.clear()
 
+    def suspicions(self) -> list[Suspicion]:
+        """What contradicts within the lives of checkpoints."""
+        return [suspicion for found in self._suspicions.values() for suspicion in found]
+
     def renew_samples(
         self, records: Sequence[AttemptRecord], surroundings: Sequence[Surroundings], all_folded: Sequence[Folded]
     ) -> None:
         """Bring step durations up to date for the attempts of which anything changed."""
-        if self._sampled and all_folded and self._sampled[0].version[0] != self._gathering.gatherings:
+        if self._sampled and all_folded and self._sampled[0].version.gathering != self._gathering.gatherings:
             self._samples, self.counts, self._sampled = {}, DurationCounts(), []
         for number, (record, around) in enumerate(zip(records, surroundings, strict=True)):
             folded = all_folded[number]

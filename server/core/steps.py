@@ -124,6 +124,13 @@ class StepStream:
             self._append(each)
         return False
 
+    def end_of(self, step: int) -> int | None:
+        """When a step ended; None where it was not told, or let go."""
+        index = bisect_right(self.blocks, step, key=lambda block: block.first_step) - 1
+        if index < 0 or self.blocks[index].last_step < step:
+            return None
+        return self.blocks[index].end_of(step)
+
     def forget_until(self, last_step: int) -> None:
         """Drop the steps up to and including one: they are settled and will not be asked for again."""
         self._stated = [stated for stated in self._stated if stated.last_step > last_step]

@@ -60,6 +60,11 @@ class Started:
             self.config = _merged(self.config, fact.config)
 
 
+def initiator_of(record: AttemptRecord) -> Initiator | None:
+    """Who asked for an attempt; the latest word, without putting the rest together (it may name a thousand nodes)."""
+    return next((fact.initiator for *_, fact in reversed(record.started) if fact.initiator), None)
+
+
 def _merged(before: str | None, after: str | None) -> str | None:
     """Settings told by several emitters (the launcher, a rank) as one object; of each the latest word counts."""
     if before is None or after is None:
@@ -71,7 +76,7 @@ def scope_of(records: Sequence[AttemptRecord], number: int) -> Scope | None:
     """The scope of the restart that began an attempt; None for the first."""
     if number == 0:
         return None
-    told = Started(records[number]).scope
+    told = next((fact.scope for *_, fact in reversed(records[number].started) if fact.scope), None)
     if told is not None:
         return told
     before, after = records[number - 1], records[number]

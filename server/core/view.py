@@ -161,7 +161,7 @@ class Checkpoint:
     def moments(self) -> tuple[int, ...]:
         """The known instants of its saving, whatever became of it; a deletion is none of them."""
         known = (self.started_at, self.captured_at, self.durable_at, self.failed_at)
-        return tuple(at for at in known if at is not None)
+        return tuple([at for at in known if at is not None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,12 +386,57 @@ class BlindPeriod:
 
 
 @dataclass(frozen=True, slots=True)
+class ExclusionChange:
+    """A person undid a window, or undid that."""
+
+    at: int
+    state: str
+    """`withdrawn` or `restored`."""
+    reason: str | None = None
+    author: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """`[start, end)` was declared out of account by a person."""
+
+    window: str
+    """Its identity, `<emitter>~<seq>`."""
+    start: int
+    end: int
+    declared_at: int
+    reason: str | None = None
+    author: str | None = None
+    is_withdrawn: bool = False
+    """It counts again."""
+    changes: tuple[ExclusionChange, ...] = ()
+    """What became of it since, oldest first; the last one holds."""
+
+
+@dataclass(frozen=True, slots=True)
 class Contradiction:
     """Facts that cannot all be true: how many, why, and one of them."""
 
     reason: str
     count: int
     example: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unexplained:
+    """Silent time with one likely reason: how much, in how many pieces, and the longest of them."""
+
+    reason: str
+    """A reason of `unexplained.py`; `unknown` where the facts give none."""
+    detail: str
+    """The reason in words."""
+    length_ns: int
+    count: int
+    example_at: int
+    example_ns: int
+    example_attempt: int | None = None
+    example_after_step: int | None = None
+    """Last step before it in its attempt; None before any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,6 +450,8 @@ class DataQuality:
     rejected: int = 0
     clock_spread_ns: int | None = None
     unexplained_ns: int = 0
+    unexplained: tuple[Unexplained, ...] = ()
+    """Where it is likely to have gone, the longest first; sums to `unexplained_ns`."""
     blind: tuple[BlindPeriod, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
     notes: tuple[str, ...] = ()
@@ -542,6 +589,8 @@ class RunView:
     hidden_checkpoint_ns: int | None = None
     """The part of it that steps with a write in flight took; None where there were none."""
     data_quality: DataQuality = DataQuality()
+    exclusions: tuple[Exclusion, ...] = ()
+    """Windows that people declared out of account, withdrawn ones too, by their start."""
 
     @property
     def unplanned_incidents(self) -> tuple[Incident, ...]:

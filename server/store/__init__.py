@@ -23,8 +23,18 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from rerail.server.core.facts import Fact
+from rerail.server.core.rollup import Resolution, RollupBin
 from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
-from rerail.server.query_results import EmitterRow, IncidentMark, RefusedPage, RunPage, RunRow, StorageFigures
+from rerail.server.query_results import (
+    EmitterRow,
+    ExpiredLog,
+    IncidentMark,
+    RefusedPage,
+    RunMarks,
+    RunPage,
+    RunRow,
+    StorageFigures,
+)
 
 
 class LoggedFact(NamedTuple):
@@ -88,6 +98,8 @@ class LogSlice:
     """Lines of the run that were duplicates, ever."""
     rejected: int
     """Lines of the run that were refused, ever."""
+    gone_before: int | None = None
+    """What was stated up to this instant was let go for good; None where the log is whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +112,17 @@ class DerivedRun:
     step_points: Sequence[StepPoint]
     checkpoints: Sequence[Checkpoint] = ()
     """By their first stamp."""
+    minutes: Sequence[RollupBin] = ()
+    """The rollup at each resolution."""
+    hours: Sequence[RollupBin] = ()
+    days: Sequence[RollupBin] = ()
     settled_spans: int = 0
     """That many leading spans equal those saved with `base_revision`; 0 rewrites all."""
     settled_step_points: int = 0
     settled_checkpoints: int = 0
+    settled_minutes: int = 0
+    settled_hours: int = 0
+    settled_days: int = 0
     base_revision: int | None = None
     """Revision the settled counts refer to; where the store holds another, everything is rewritten."""
 
@@ -126,7 +145,10 @@ class Store(Protocol):
         """Facts of a run since `after_ingest`, in the order of their `ingest`. Empty for an unknown run."""
 
     def claim_due(self, now: int, limit: int, lease_ns: int) -> tuple[DueRun, ...]:
-        """Runs with new facts or whose time has come; nobody else gets them until saved, or until the lease is over."""
+        """Runs with new facts or whose time has come; nobody else gets them until saved, or until the lease is over.
+
+        A run whose log was let go is never due: nothing can be derived of it any more.
+        """
 
     def save(self, derived: DerivedRun, next_due_at: int | None) -> int | None:
         """Save a view and what belongs to it; its revision. Due again at `next_due_at`, at once where facts came since.
@@ -139,10 +161,13 @@ class Store(Protocol):
         """Note why a run's view could not be made; the view before stays."""
 
     def make_all_due(self) -> int:
-        """Every run is to be derived again; how many there are."""
+        """Every run that has its log is to be derived again; how many there are."""
 
     def view(self, run: str) -> tuple[RunView, int] | None:
         """The saved view and its revision; None when there is none."""
+
+    def marks(self, run: str) -> RunMarks | None:
+        """The saved marks of its picture; None when there are none."""
 
     def run_row(self, run: str) -> RunRow | None:
         """The saved list row; None when there is none."""
@@ -152,6 +177,15 @@ class Store(Protocol):
 
     def spans(self, run: str, start: int, end: int) -> tuple[Span, ...]:
         """Saved spans that touch `[start, end)`, whole, in order."""
+
+    def span_count(self, run: str, start: int, end: int) -> int:
+        """How many saved spans lie around `[start, end)`: whole blocks of them, so somewhat more than touch it."""
+
+    def rollup(self, run: str, resolution: Resolution, start: int, end: int) -> tuple[RollupBin, ...]:
+        """Saved bins of a run that touch `[start, end)`, whole, in order; alike ones in a row as one with a count."""
+
+    def fleet_rollup(self, resolution: Resolution, start: int, end: int) -> tuple[tuple[RollupBin, ...], int]:
+        """The same, added up over all runs, bin by bin; and how many runs had any."""
 
     def step_points(self, run: str, start: int, end: int) -> tuple[StepPoint, ...]:
         """Saved step points in `[start, end)`, with the last one before it and the first one after it."""
@@ -179,6 +213,15 @@ class Store(Protocol):
 
     def newest_revision(self) -> int:
         """Revision of the view saved last; 0 when there is none."""
+
+    def expired_logs(self, ended_before: int) -> tuple[ExpiredLog, ...]:
+        """Logs of runs that ended, and were heard last, before an instant and whose view has seen all of it."""
+
+    def let_log_go(self, run: str, ended_before: int) -> bool:
+        """Delete the log of a run for good, if it still is such a run; what is derived of it stays.
+
+        Which numbers are held stays too: facts that are sent again are duplicates as before.
+        """
 
     def storage(self) -> StorageFigures:
         """What is kept, counted."""

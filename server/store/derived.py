@@ -1,8 +1,8 @@
 """Derived writes: views, blocks, incidents, and the queue of runs whose view is due.
 
 Rules
-- One view is saved with its spans, step points, checkpoints and incidents in one transaction, so a page never mixes
-  two states.
+- One view is saved with its spans, step points, checkpoints, rollups and incidents in one transaction, so a page
+  never mixes two states.
 - Only what changed is written: the blocks from the first unsettled one on, and the incidents that differ.
 - A view that has seen less of the log than the stored one is dropped: its worker was overtaken.
 - `dirty_run` is both the queue of runs with new facts (`due_at` 0) and the clock of open runs. A claim is a lease: the
@@ -14,17 +14,18 @@ Rules
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from sqlalchemy import BigInteger, Connection, Engine, Table, bindparam, case, delete, insert, select, update
 
+from rerail.server.core.rollup import Resolution, RollupBin
 from rerail.server.core.view import Checkpoint, Incident, RunState
 from rerail.server.query_results import RunRow
 from rerail.server.store import DerivedRun, DueRun, documents, tables
 from rerail.server.store.append import inserting, keepable, key_of, replacing, upsert
-from rerail.server.store.run_rows import row_columns, row_of_view
+from rerail.server.store.run_rows import marks_of, row_columns, row_of_view
 
 _REMEMBERED_RUNS = 256
 
@@ -33,7 +34,11 @@ _dirty, _view = tables.dirty_run.c, tables.run_view.c
 _DUE = (
     select(_dirty.run_id, tables.run.c.run, tables.run.c.last_ingest)
     .join(tables.run, tables.run.c.run_id == _dirty.run_id)
-    .where(_dirty.due_at <= bindparam("now"), _dirty.claimed_until <= bindparam("now"))
+    .where(
+        _dirty.due_at <= bindparam("now"),
+        _dirty.claimed_until <= bindparam("now"),
+        tables.run.c.log_gone_before.is_(None),
+    )
     .order_by(_dirty.due_at, _dirty.run_id)
     .limit(bindparam("most"))
     .with_for_update(skip_locked=True, of=tables.dirty_run)
@@ -59,18 +64,36 @@ class _BlockKind:
     """One kind of items that are kept in blocks, with its statements."""
 
     def __init__(
-        self, name: str, table: Table, count: str, content: str, reach: Callable[[Sequence], tuple[int, int]]
+        self,
+        name: str,
+        table: Table,
+        count: str,
+        content: str,
+        reach: Callable[[Sequence], tuple[int, int]],
+        fixed: Mapping[str, int] | None = None,
     ) -> None:
         self.name = name
         """As in `DerivedRun`."""
+        self.fixed = dict(fixed or {})
+        """The rest of the key, where kinds share a table."""
         self.table, self.columns_written = table, (count, content, "start_at", "end_at")
-        self.delete = delete(table).where(table.c.run_id == bindparam("key"), table.c.block >= bindparam("first"))
+        self.delete = delete(table).where(
+            table.c.run_id == bindparam("key"),
+            table.c.block >= bindparam("first"),
+            *(table.c[column] == value for column, value in self.fixed.items()),
+        )
         self._count, self._content, self._reach = count, content, reach
 
     def columns(self, part: Sequence) -> dict[str, object]:
         """Of one block."""
         start, end = self._reach(part)
-        return {"start_at": start, "end_at": end, self._count: len(part), self._content: documents.document(part)}
+        return {
+            **self.fixed,
+            "start_at": start,
+            "end_at": end,
+            self._count: len(part),
+            self._content: documents.document(part),
+        }
 
 
 def _reach_of_saves(part: Sequence[Checkpoint]) -> tuple[int, int]:
@@ -78,10 +101,19 @@ def _reach_of_saves(part: Sequence[Checkpoint]) -> tuple[int, int]:
     return min(moments), max(moments)
 
 
+def _rollup_kind(resolution: Resolution) -> _BlockKind:
+    def reach(part: Sequence[RollupBin]) -> tuple[int, int]:
+        return part[0].start, part[-1].start + part[-1].count * resolution
+
+    name = f"{resolution.name.lower()}s"
+    return _BlockKind(name, tables.rollup_block, "bin_count", "bins", reach, {"resolution": resolution.value})
+
+
 _BLOCK_KINDS = (
     _BlockKind("spans", tables.span_block, "span_count", "spans", lambda part: (part[0].start, part[-1].end)),
     _BlockKind("step_points", tables.step_point_block, "point_count", "points", lambda part: (part[0].at, part[-1].at)),
     _BlockKind("checkpoints", tables.checkpoint_block, "checkpoint_count", "checkpoints", _reach_of_saves),
+    *map(_rollup_kind, Resolution),
 )
 
 
@@ -114,7 +146,9 @@ class DerivedWriter:
     def make_all_due(self) -> int:
         """See `Store.make_all_due`."""
         with self._engine.begin() as connection:
-            runs = connection.execute(select(tables.run.c.run_id, tables.run.c.last_ingest)).all()
+            columns = tables.run.c
+            has_log = select(columns.run_id, columns.last_ingest).where(columns.log_gone_before.is_(None))
+            runs = connection.execute(has_log).all()
             if runs:
                 statement = upsert(connection, tables.dirty_run)
                 connection.execute(
@@ -166,6 +200,7 @@ class DerivedWriter:
                 "error": None,
                 "row": documents.document(row),
                 "document": documents.document(view),
+                "marks": documents.document(marks_of(view)),
             }
             connection.execute(replacing(connection, tables.run_view, tables.run_view.c.keys()), saved)
             self._give_back(connection, run_id, derived.upto_ingest, next_due_at)
@@ -193,6 +228,7 @@ class DerivedWriter:
                 "error": keepable(error),
                 "row": documents.document(empty),
                 "document": b"",
+                "marks": b"",
             }
             connection.execute(replacing(connection, tables.run_view, ("error", "revision")), saved)
             connection.execute(

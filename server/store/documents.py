@@ -3,7 +3,8 @@
 Rules
 - The dataclasses of `core/view.py` are written as they are: JSON by their field names, compressed. A field
   added with a default reads back from an older document; any other change needs `rerail replay`.
-- Spans, step points and checkpoints are kept in blocks, so that a live run rewrites its tail and not its history.
+- Spans, step points, checkpoints and rollups are kept in blocks, so that a live run rewrites its tail and not its
+  history.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import TypeVar
 import msgspec
 import zstandard
 
+from rerail.server.core.rollup import RollupBin
 from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
-from rerail.server.query_results import RunRow
+from rerail.server.query_results import RunMarks, RunRow
 
 BLOCK_LENGTH = 128
 """Spans, step points or checkpoints in one block: the last of them is written again at every step."""
@@ -25,7 +27,7 @@ Document = TypeVar("Document")
 _encoder = msgspec.json.Encoder()
 _decoders: dict[object, msgspec.json.Decoder] = {
     kind: msgspec.json.Decoder(kind)
-    for kind in (RunView, Incident, RunRow, list[Span], list[StepPoint], list[Checkpoint])
+    for kind in (RunView, Incident, RunRow, RunMarks, list[Span], list[StepPoint], list[Checkpoint], list[RollupBin])
 }
 
 

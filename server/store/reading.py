@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, and_, bindparam, func, make_url, select, text
 
 from rerail.server.core.facts import Fact
+from rerail.server.core.report import iso
+from rerail.server.core.rollup import Resolution, RollupBin, between, summed
 from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
 from rerail.server.query_results import (
     EmitterRow,
     IncidentMark,
     RefusedPage,
     RefusedRow,
+    RunMarks,
     RunPage,
     RunRow,
     StorageFigures,
@@ -31,7 +34,10 @@ _REJECTED = select(func.coalesce(func.sum(tables.refused_count.c.total), 0)).whe
     tables.refused_count.c.run_id == bindparam("key")
 )
 _COUNTED = select(
-    tables.run.c.last_ingest, tables.run.c.duplicate, _REJECTED.scalar_subquery().label("rejected")
+    tables.run.c.last_ingest,
+    tables.run.c.duplicate,
+    tables.run.c.log_gone_before,
+    _REJECTED.scalar_subquery().label("rejected"),
 ).where(tables.run.c.run_id == bindparam("key"))
 _segment = tables.fact_segment.c
 _SEGMENTS = (
@@ -42,6 +48,12 @@ _SEGMENTS = (
         _segment.ingest <= bindparam("upto"),
     )
     .order_by(_segment.ingest, _segment.part)
+)
+
+
+LOG_GONE = (
+    "The facts up to {} were deleted, since the run had been over for long enough: it cannot be derived anew, and what "
+    "is told of it now changes nothing."
 )
 
 
@@ -71,7 +83,9 @@ class Reader:
             together = [fact for _, packed in commit for fact in facts_of(documents.unpack_lines(packed))]
             together.sort(key=lambda fact: (fact.at, fact.emitter, fact.seq))
             facts += together
-        return LogSlice(tuple(facts), upto, known.last_ingest, known.duplicate, int(known.rejected))
+        return LogSlice(
+            tuple(facts), upto, known.last_ingest, known.duplicate, int(known.rejected), known.log_gone_before
+        )
 
     # --- views ----------------------------------------------------------------------------------------------------
 
@@ -80,11 +94,24 @@ class Reader:
         columns = tables.run_view.c
         with self._engine.begin() as connection:
             found = connection.execute(
-                select(columns.document, columns.revision).where(columns.run_id == key_of(run))
+                select(columns.document, columns.revision, tables.run.c.log_gone_before)
+                .join_from(tables.run_view, tables.run, columns.run_id == tables.run.c.run_id, isouter=True)
+                .where(columns.run_id == key_of(run))
             ).one_or_none()
         if found is None or not found.document:
             return None
-        return documents.read_document(RunView, found.document), found.revision
+        view = documents.read_document(RunView, found.document)
+        if found.log_gone_before is not None:
+            note = LOG_GONE.format(iso(found.log_gone_before))
+            view = replace(view, data_quality=replace(view.data_quality, notes=(*view.data_quality.notes, note)))
+        return view, found.revision
+
+    def marks(self, run: str) -> RunMarks | None:
+        """See `Store.marks`."""
+        columns = tables.run_view.c
+        with self._engine.begin() as connection:
+            found = connection.execute(select(columns.marks).where(columns.run_id == key_of(run))).scalar_one_or_none()
+        return documents.read_document(RunMarks, found) if found else None
 
     def run_row(self, run: str) -> RunRow | None:
         """See `Store.run_row`."""
@@ -128,6 +155,50 @@ class Reader:
             blocks = [documents.read_document(list[Span], packed) for packed in found]
         return tuple(span for block in blocks for span in block if span.start < end and span.end > start)
 
+    def span_count(self, run: str, start: int, end: int) -> int:
+        """See `Store.span_count`."""
+        columns = tables.span_block.c
+        with self._engine.begin() as connection:
+            counted = select(func.coalesce(func.sum(columns.span_count), 0)).where(
+                columns.run_id == key_of(run), columns.start_at < end, columns.end_at > start
+            )
+            return int(connection.execute(counted).scalar_one())
+
+    def rollup(self, run: str, resolution: Resolution, start: int, end: int) -> tuple[RollupBin, ...]:
+        """See `Store.rollup`."""
+        columns = tables.rollup_block.c
+        with self._engine.begin() as connection:
+            found = connection.execute(
+                select(columns.bins)
+                .where(
+                    columns.run_id == key_of(run),
+                    columns.resolution == resolution.value,
+                    columns.start_at < end,
+                    columns.end_at > start,
+                )
+                .order_by(columns.block)
+            ).scalars()
+            blocks = [documents.read_document(list[RollupBin], packed) for packed in found]
+        return tuple(between(chain.from_iterable(blocks), resolution, start, end))
+
+    def fleet_rollup(self, resolution: Resolution, start: int, end: int) -> tuple[tuple[RollupBin, ...], int]:
+        """See `Store.fleet_rollup`."""
+        columns = tables.rollup_block.c
+        with self._engine.begin() as connection:
+            found = connection.execute(
+                select(columns.run_id, columns.bins).where(
+                    columns.resolution == resolution.value, columns.start_at < end, columns.end_at > start
+                )
+            ).all()
+        bins: list[RollupBin] = []
+        runs = set()
+        for run_id, packed in found:
+            inside = list(between(documents.read_document(list[RollupBin], packed), resolution, start, end))
+            if inside:
+                runs.add(run_id)
+                bins += inside
+        return summed(bins, resolution), len(runs)
+
     def step_points(self, run: str, start: int, end: int) -> tuple[StepPoint, ...]:
         """See `Store.step_points`."""
         table, run_id = tables.step_point_block, key_of(run)
@@ -159,10 +230,12 @@ class Reader:
                 .order_by(table.c.block)
             ).scalars()
             blocks = [documents.read_document(list[Checkpoint], packed) for packed in found]
-        return tuple(
-            each for block in blocks for each in block
-            if each.moments and min(each.moments) <= end and max(each.moments) >= start
-        )  # fmt: skip
+        found_here = []
+        for each in (each for block in blocks for each in block):
+            moments = each.moments
+            if moments and min(moments) <= end and max(moments) >= start:
+                found_here.append(each)
+        return tuple(found_here)
 
     def newest_checkpoints(self, run: str, limit: int) -> tuple[Checkpoint, ...]:
         """See `Store.newest_checkpoints`."""
@@ -289,7 +362,10 @@ class Reader:
                         tables.run_view, tables.run.c.run_id == views.run_id
                     )
                 )
-                .where(tables.run.c.last_ingest > func.coalesce(views.upto_ingest, 0))
+                .where(
+                    tables.run.c.last_ingest > func.coalesce(views.upto_ingest, 0),
+                    tables.run.c.log_gone_before.is_(None),
+                )
             )
             waiting, oldest = connection.execute(behind).one()
             failed = connection.execute(

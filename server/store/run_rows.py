@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rerail.server.core.statistics import percentile
-from rerail.server.core.view import Incident, RunView
-from rerail.server.query_results import IncidentMark, RunRow
+from rerail.server.core.view import Attempt, Incident, RunView
+from rerail.server.query_results import AttemptMark, IncidentMark, RunMarks, RunRow
 
 SORTABLE = (
     "run_id", "state", "name", "project", "outcome", "current_phase", "as_of", "started_at", "ended_at",
@@ -102,4 +102,31 @@ def mark_of(incident: Incident) -> IncidentMark:
         lost_steps=incident.lost_steps,
         lost_ns=incident.lost_ns,
         lost_gpu_ns=incident.lost_gpu_ns,
+    )
+
+
+def marks_of(view: RunView) -> RunMarks:
+    """What the picture of a run marks."""
+    return RunMarks(
+        as_of=view.as_of,
+        started_at=view.started_at,
+        ended_at=view.ended_at,
+        attempts=tuple(map(mark_of_attempt, view.attempts)),
+        incidents=tuple(map(mark_of, view.incidents)),
+    )
+
+
+def mark_of_attempt(attempt: Attempt) -> AttemptMark:
+    """An attempt as timelines draw it."""
+    return AttemptMark(
+        number=attempt.number,
+        started_at=attempt.started_at,
+        ended_at=attempt.ended_at,
+        scope=attempt.scope,
+        outcome=attempt.outcome,
+        is_interrupted=attempt.is_interrupted,
+        is_planned=attempt.is_planned,
+        first_step=attempt.first_step,
+        last_step=attempt.last_step,
+        resumed_from_step=attempt.resumed_from_step,
     )

@@ -1,19 +1,30 @@
 """The store in SQL: one implementation for SQLite and PostgreSQL; see the promises in `rerail.server.store`.
 
-`append.py` writes the log, `derived.py` what is derived from it, `reading.py` gives both back. This file opens the
-connections and says which part answers.
+`append.py` writes the log, `derived.py` what is derived from it, `reading.py` gives both back, `retention.py` lets old
+logs go. This file opens the connections and says which part answers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rerail.server.core.rollup import Resolution, RollupBin
 from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
-from rerail.server.query_results import EmitterRow, IncidentMark, RefusedPage, RunPage, RunRow, StorageFigures
+from rerail.server.query_results import (
+    EmitterRow,
+    ExpiredLog,
+    IncidentMark,
+    RefusedPage,
+    RunMarks,
+    RunPage,
+    RunRow,
+    StorageFigures,
+)
 from rerail.server.store import Batch, DerivedRun, DueRun, LogSlice, Receipt, engines
 from rerail.server.store.append import Appender
 from rerail.server.store.derived import DerivedWriter
 from rerail.server.store.reading import Reader
+from rerail.server.store.retention import Retention
 
 
 class SqlStore:
@@ -27,6 +38,7 @@ class SqlStore:
         self._appender = Appender(self._write)
         self._derived = DerivedWriter(self._derive)
         self._reader = Reader(self._read, database_url)
+        self._retention = Retention(self._write)
 
     @classmethod
     def at(cls, database_url: str) -> SqlStore:
@@ -68,6 +80,11 @@ class SqlStore:
         with engines.answering():
             return self._reader.view(run)
 
+    def marks(self, run: str) -> RunMarks | None:
+        """The saved marks of its picture."""
+        with engines.answering():
+            return self._reader.marks(run)
+
     def run_row(self, run: str) -> RunRow | None:
         """The saved list row."""
         with engines.answering():
@@ -82,6 +99,21 @@ class SqlStore:
         """Saved spans that touch a range."""
         with engines.answering():
             return self._reader.spans(run, start, end)
+
+    def span_count(self, run: str, start: int, end: int) -> int:
+        """How many saved spans lie around a range."""
+        with engines.answering():
+            return self._reader.span_count(run, start, end)
+
+    def rollup(self, run: str, resolution: Resolution, start: int, end: int) -> tuple[RollupBin, ...]:
+        """Saved bins of a run that touch a range."""
+        with engines.answering():
+            return self._reader.rollup(run, resolution, start, end)
+
+    def fleet_rollup(self, resolution: Resolution, start: int, end: int) -> tuple[tuple[RollupBin, ...], int]:
+        """The same of all runs together, and how many runs that are."""
+        with engines.answering():
+            return self._reader.fleet_rollup(resolution, start, end)
 
     def step_points(self, run: str, start: int, end: int) -> tuple[StepPoint, ...]:
         """Saved step points of a range, with their neighbours."""
@@ -127,6 +159,16 @@ class SqlStore:
         """Revision of the view saved last."""
         with engines.answering():
             return self._reader.newest_revision()
+
+    def expired_logs(self, ended_before: int) -> tuple[ExpiredLog, ...]:
+        """Logs of runs that are over for long enough."""
+        with engines.answering():
+            return self._retention.expired(ended_before)
+
+    def let_log_go(self, run: str, ended_before: int) -> bool:
+        """Delete the log of such a run for good."""
+        with engines.answering():
+            return self._retention.let_go(run, ended_before)
 
     def storage(self) -> StorageFigures:
         """What is kept, counted."""

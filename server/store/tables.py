@@ -9,8 +9,8 @@ Rules
   Why not a row per fact: docs/decisions/0005-log-of-segments.md.
 - Text columns hold only printable text: PostgreSQL cannot store NUL. Everything else is bytes.
 - Instants are BIGINT nanoseconds: the same on both databases, where `DateTime` is not.
-- Derived tables (`run_view`, `span_block`, `step_point_block`, `checkpoint_block`, `incident`) can be emptied at any
-  time and made again.
+- Derived tables (`run_view`, `span_block`, `step_point_block`, `checkpoint_block`, `rollup_block`, `incident`) can be
+  emptied at any time and made again, but for the rows of runs whose log was let go (`run.log_gone_before` is set).
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ run = Table(
     Column("last_ingest", BigInteger, nullable=False),
     Column("accepted", BigInteger, nullable=False),
     Column("duplicate", BigInteger, nullable=False),
+    Column("log_gone_before", BigInteger),
 )
 
 emitter = Table(
@@ -176,6 +177,7 @@ run_view = Table(
     Column("steps_at_risk", BigInteger),
     Column("row", LargeBinary, nullable=False),
     Column("document", LargeBinary, nullable=False),
+    Column("marks", LargeBinary, nullable=False),
     Index(None, "revision"),
     Index(None, "last_heard_at"),
 )
@@ -211,6 +213,19 @@ checkpoint_block = Table(
     Column("end_at", BigInteger, nullable=False),
     Column("checkpoint_count", Integer, nullable=False),
     Column("checkpoints", LargeBinary, nullable=False),
+)
+
+rollup_block = Table(
+    "rollup_block",
+    metadata,
+    _key("run_id"),
+    _key("resolution"),
+    _key("block"),
+    Column("start_at", BigInteger, nullable=False),
+    Column("end_at", BigInteger, nullable=False),
+    Column("bin_count", Integer, nullable=False),
+    Column("bins", LargeBinary, nullable=False),
+    Index(None, "resolution", "end_at"),
 )
 
 incident = Table(

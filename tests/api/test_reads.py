@@ -96,6 +96,19 @@ def test_the_timeline_has_everything_a_picture_needs(runs: httpx.Client) -> None
     assert part["window_seconds"] == 5
 
 
+def test_the_fleet_is_the_sum_of_the_runs_in_a_range(runs: httpx.Client) -> None:
+    edges = {"from": str(T), "to": str(T + 71 * S), "resolution": "minute"}
+    sums = runs.get("/api/v1/fleet", params=edges).json()
+    assert sums["runs"] >= 3
+    assert sums["resolution_seconds"] == 60
+    one = runs.get("/api/v1/runs/a", params={"from": str(T), "to": str(T + 71 * S)}).json()["seconds_by_phase"]
+    cells = [cell for each in sums["bins"] for cell in each["cells"]]
+    recomputed = sum(cell["seconds"] for cell in cells if cell["phase"] == "recomputing")
+    assert recomputed >= 3 * one["recomputing"] > 0
+    assert {cell["account"] for cell in cells if cell["phase"] == "recomputing"} == {"rework"}
+    assert runs.get("/api/v1/fleet", params={"from": str(T), "to": str(T)}).json()["bins"] == []
+
+
 def test_an_incident_is_found_by_its_id(runs: httpx.Client) -> None:
     (listed,) = runs.get("/api/v1/runs/a/incidents").json()["rows"]
     shown = runs.get(f"/api/v1/incidents/{quote(listed['incident_id'], safe='')}").json()
@@ -129,6 +142,9 @@ def test_emitters_and_storage_are_shown(runs: httpx.Client) -> None:
         ("/api/v1/runs/a?from=5", 422, "invalid_parameter"),
         ("/api/v1/runs/a/timeline?from=2000000000&to=1900000000", 422, "invalid_parameter"),
         ("/api/v1/runs/a/timeline?width=nan", 422, "invalid_parameter"),
+        ("/api/v1/fleet?resolution=week", 422, "invalid_parameter"),
+        ("/api/v1/fleet?from=2000000000&to=1900000000", 422, "invalid_parameter"),
+        ("/api/v1/fleet?from=1700000000&to=1900000000&resolution=minute", 422, "invalid_parameter"),
         ("/api/v2/runs", 404, "unknown_path"),
         ("/api/", 404, "unknown_path"),
         ("/api/v1/facts", 404, "unknown_path"),

@@ -214,3 +214,67 @@ def test_a_served_run_is_shown_while_it_is_served_and_the_server_ends_when_told(
         server.wait(timeout=20)
     stream.close()
     server.stderr.close()
+
+
+def test_old_logs_are_shown_first_and_deleted_only_when_that_is_confirmed(
+    database: Path, facts_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["import", "facts", str(facts_file)]) == 0
+    before = shown(capsys, "show", "a")
+    capsys.readouterr()
+    assert main(["retain"]) == 1
+    assert "kept for ever" in capsys.readouterr().err
+    assert main(["retain", "--keep-log-days", "0"]) == 1
+    assert "keep_log_days 0 (--keep-log-days)" in capsys.readouterr().err
+    monkeypatch.setenv("RERAIL_KEEP_LOG_DAYS", "1")
+    assert shown(capsys, "retain")["logs"] == []  # type: ignore[index] # it was heard a moment ago
+    a_week_ahead = time.time_ns() + 7 * 86_400 * S
+    monkeypatch.setattr(time, "time_ns", lambda: a_week_ahead)
+    for arguments, is_deleted in ((("retain",), False), (("retain",), False), (("retain", "--yes"), True)):
+        told = shown(capsys, *arguments)
+        assert told["deleted"] is is_deleted  # type: ignore[index]
+        assert [log["run_id"] for log in told["logs"]] == ["a"]  # type: ignore[index]
+    assert main(["retain", "--yes"]) == 0
+    assert "deleted 0 logs" in capsys.readouterr().err
+    after = shown(capsys, "show", "a")
+    assert "deleted" in after["data_quality"]["notes"][-1]  # type: ignore[index]
+    for figures in (before, after):
+        del figures["data_quality"], figures["as_of"]  # type: ignore[attr-defined]
+    assert before == after
+    assert main(["replay"]) == 0
+    assert capsys.readouterr().err.startswith("0 runs")
+    assert main(["show", "a", "--as-of", str(T + 500 * S)]) == 1
+    assert "its past cannot be told" in capsys.readouterr().err
+
+
+def test_a_window_is_excluded_listed_undone_and_redone(
+    database: Path, facts_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["import", "facts", str(facts_file)])
+    before = shown(capsys, "show", "a")
+    window = [str(T + 20 * S), str(T + 30 * S)]
+    said = shown(capsys, "exclude", "a", *window, "--reason", "power", "--author", "Ada")
+    assert [each["window"] for each in said["exclusions"]] == ["people~0"]  # type: ignore[index]
+    assert shown(capsys, "show", "a")["seconds_by_phase"]["excluded"] == 10  # type: ignore[index]
+    assert main(["exclude", "a", "--undo", "people~0", "--author", "Bo"]) == 0
+    assert "withdrawn" in capsys.readouterr().out
+    after = shown(capsys, "show", "a")
+    for name in ("seconds_by_phase", "waterfall", "incidents"):
+        assert after[name] == before[name]  # type: ignore[index]
+    assert main(["exclude", "a", "--redo", "people~0"]) == 0
+    capsys.readouterr()
+    assert main(["exclude", "a", "--list"]) == 0
+    line = capsys.readouterr().out
+    assert "power; declared" in line and "by Ada; withdrawn" in line and "by Bo; restored" in line
+    for wrong, words in (
+        ([], "say one of"),
+        (["1"], "say one of"),
+        ([*window, "--list"], "say one of"),
+        (["later", "now"], "A: 'later' is not an instant"),
+        (window[::-1], "end: not after start"),
+        (["--undo", "people~5"], "no window named people~5"),
+    ):
+        assert main(["exclude", "a", *wrong]) == 1
+        assert words in capsys.readouterr().err
+    assert main(["exclude", "nobody", *window]) == 1
+    assert "no run named nobody" in capsys.readouterr().err

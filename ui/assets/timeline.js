@@ -169,6 +169,8 @@
     redraw() { if (isThere()) redraw(); },
     /** The run changed. */
     heard() { if (isThere() && isShownLive()) redraw(); },
+    /** The range in the picture, as texts of nanoseconds; null where there is none yet. */
+    shown() { return isThere() && state.last ? [state.last.start, state.last.end] : null; },
   };
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {

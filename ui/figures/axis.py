@@ -12,9 +12,10 @@ import base64
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - instants leave here as wall-clock text, which has no zone
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 Json = dict[str, object]
 """A piece of a Plotly figure. Plain dicts: building graph objects costs more than the query behind them."""
@@ -32,14 +33,16 @@ class Axis:
         """The instant as Plotly reads it, to the millisecond: finer than any pixel, and shorter."""
         shown = EPOCH + timedelta(microseconds=at // 1000, minutes=self.offset_minutes)
         precision = "milliseconds" if shown.microsecond >= 1000 else "seconds"
-        return shown.replace(tzinfo=None).isoformat(" ", precision)
+        return shown.isoformat(" ", precision)
 
     def clock(self, at: int) -> str:
         """The instant as a hover says it, with the day only where the picture spans more than one."""
         shown = EPOCH + timedelta(microseconds=at // 1000, minutes=self.offset_minutes)
+        # Thousands of these are in one picture, and strftime takes as long as everything else about them.
+        clock = f"{shown.hour:02d}:{shown.minute:02d}:{shown.second:02d}"
         if self.end - self.start < 86_400_000_000_000:
-            return shown.strftime("%H:%M:%S")
-        return shown.strftime("%d %b %H:%M:%S")
+            return clock
+        return f"{shown.day:02d} {MONTHS[shown.month - 1]} {clock}"
 
     @property
     def name(self) -> str:

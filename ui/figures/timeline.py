@@ -77,6 +77,9 @@ def timeline_columns(bins: Sequence[Bin]) -> list[Column]:
     columns = []
     for piece in bins:
         length = piece.end - piece.start
+        if len(piece.ns_by_phase) == 1 and piece.ns_by_phase[0][1] == length:
+            columns.append(Column(piece.start, piece.end, ((piece.ns_by_phase[0][0], 1.0),)))
+            continue
         by_phase = dict(piece.ns_by_phase)
         shares = tuple((phase, by_phase[phase] / length) for phase in BOTTOM_UP if by_phase.get(phase))
         columns.append(Column(piece.start, piece.end, shares))
@@ -115,7 +118,8 @@ def column_traces(columns: Sequence[Column], axis: Axis, scheme: Scheme, yaxis: 
         return []
     cells = [_cells(column) for column in columns]
     hovered = _merged(columns, -(-len(columns) // MOST_HOVERS))
-    raster = bytes(cells[x][y] for y in range(RASTER_ROWS) for x in range(len(cells)))
+    upright = b"".join(cells)
+    raster = b"".join(upright[row::RASTER_ROWS] for row in range(RASTER_ROWS))
     last = len(ORDER) - 1
     scale = []
     for index, phase in enumerate(ORDER):
@@ -180,12 +184,18 @@ def _merged(columns: Sequence[Column], width: int) -> list[Column]:
     return merged
 
 
+_CELL = {phase: bytes([place]) for place, phase in enumerate(ORDER)}
+_WHOLE = {phase: cell * RASTER_ROWS for phase, cell in _CELL.items()}
+
+
 def _cells(column: Column) -> bytes:
     """Phase indices from the ground up. Every share that is there has a cell; the largest gives them up."""
+    if len(column.shares) == 1 and column.shares[0][1] == 1:
+        return _WHOLE[column.shares[0][0]]
     counts = {phase: max(1, round(share * RASTER_ROWS)) for phase, share in column.shares}
     while sum(counts.values()) > RASTER_ROWS:
         counts[max(counts, key=lambda phase: counts[phase])] -= 1
-    cells = b"".join(bytes([ORDER.index(phase)]) * height for phase, height in counts.items())
+    cells = b"".join(_CELL[phase] * height for phase, height in counts.items())
     return cells + bytes([255]) * (RASTER_ROWS - len(cells)) if not cells else cells.ljust(RASTER_ROWS, cells[-1:])
 
 

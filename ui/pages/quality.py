@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rerail.server.core.view import RunView
+from rerail.server.core.view import RunView, Unexplained
 from rerail.server.query_results import EmitterRow, RefusedRow
 from rerail.ui import text
 from rerail.ui.address import run_path
@@ -13,6 +13,9 @@ from rerail.ui.markup import Content, Markup, html
 
 CLOCK_DOUBT_NS = 1_000_000_000
 """A clock further off than this deserves a look."""
+
+WORTH_A_WORD = 50
+"""Silent time of more than this part of a run is said in the panel's first words."""
 
 
 def quality_panel(view: RunView, emitters: Sequence[EmitterRow]) -> Markup:
@@ -35,6 +38,15 @@ def quality_panel(view: RunView, emitters: Sequence[EmitterRow]) -> Markup:
     content: list[Content] = [html.Div(figures, className="counts")]
     if quality.notes:
         content.append(html.Ul([html.Li(note) for note in quality.notes], className="rests-on"))
+    if quality.unexplained:
+        rows = [_unexplained(each) for each in quality.unexplained]
+        heads = (
+            Head("unexplained", "number"),
+            Head("in", "number", "how many stretches"),
+            Head("most likely reason", "wide", "read off the run's own facts; the time stays unknown in every figure"),
+            Head("for example", "words"),
+        )
+        content.append(table(heads, rows, "Unexplained time"))
     if quality.contradictions:
         rows = [(text.number(found.count), found.reason, html.Code(found.example)) for found in quality.contradictions]
         content.append(
@@ -55,10 +67,21 @@ def quality_panel(view: RunView, emitters: Sequence[EmitterRow]) -> Markup:
         )
     if emitters:
         content.append(emitters_table(emitters))
-    lead: Content = (
-        "Nothing contradicts; every line was read." if is_clean(view) else "Some of what came does not fit together."
-    )
+    lead = "Nothing contradicts; every line was read." if is_clean(view) else "Some of what came does not fit together."
+    if quality.unexplained and quality.unexplained[0].length_ns * WORTH_A_WORD > view.account.elapsed_ns:
+        lead += f" {text.duration(quality.unexplained[0].length_ns)} are silent: {quality.unexplained[0].detail}."
     return panel("Data quality", content, "quality", lead=lead, actions=copy_table_button(), wide=True)
+
+
+def _unexplained(each: Unexplained) -> Sequence[Content]:
+    after = "" if each.example_after_step is None else f" after step {text.number(each.example_after_step)}"
+    where = "" if each.example_attempt is None else f", attempt {each.example_attempt}{after}"
+    return (
+        text.duration(each.length_ns),
+        text.number(each.count),
+        each.detail,
+        [f"{text.duration(each.example_ns)} from ", instant(each.example_at), where],
+    )
 
 
 def is_clean(view: RunView) -> bool:

@@ -25,6 +25,7 @@ from rerail.server.query_results import EmitterRow
 from rerail.ui.address import Address
 from rerail.ui.figures.run_picture import HEIGHT, empty_figure
 from rerail.ui.markup import Markup, encoded, island
+from rerail.ui.pages.exclusions import exclude_button, exclude_form
 from rerail.ui.pages.run_definition import switch, wanted_definition
 from rerail.ui.pages.run_head import head
 from rerail.ui.pages.run_tables import panels
@@ -183,6 +184,7 @@ def _picture() -> Component:
             hidden=True,
             title="Keep the newest in view",
         ),
+        exclude_button(),
         html.Button("Copy link", type="button", className="quiet-button", **{"data-copy": "address"}),
         html.Button("Save PNG", type="button", className="quiet-button", **{"data-do": "png"}),
     ]
@@ -213,6 +215,7 @@ def _picture() -> Component:
                 ],
                 className="caption",
             ),
+            exclude_form(),
         ],
         id="timeline-panel",
         className="panel panel-wide",

@@ -17,6 +17,7 @@ from rerail.ui.elements import (
     table,
 )
 from rerail.ui.markup import Content, Markup, html
+from rerail.ui.pages.exclusions import exclusions_panel
 from rerail.ui.pages.quality import quality_panel
 from rerail.ui.pages.run_losses import incidents_panel, phases_panel, waterfall_panel
 from rerail.ui.pages.run_recovery import recovery_panel
@@ -30,6 +31,7 @@ def panels(view: RunView, emitters: Sequence[EmitterRow], newest_checkpoints: Se
         recovery_panel(view),
         attempts_panel(view),
         html.Div([checkpoints_panel(view, newest_checkpoints), heartbeats_panel(view)], className="columns"),
+        *([] if (windows := exclusions_panel(view)) is None else [windows]),
         quality_panel(view, emitters),
     ]
 

@@ -70,7 +70,7 @@ def measure(given: DefinitionInput) -> Measured:
     assert history is not None
     if not view.sees_training:
         return _unknown(given, "only the launcher speaks: the library, which is told no step, would print 0 %")
-    clock = StoppedClock(history.excluded)
+    clock = StoppedClock([(span.start, span.end) for span in given.spans if span.phase is Phase.EXCLUDED])
     log = google_log(given, history, clock)
     if given.window is None and not log.starts:
         return _unknown(given, "no attempt was told: the library needs a job start")
@@ -101,7 +101,7 @@ def measure(given: DefinitionInput) -> Measured:
         numbers=(
             ("disruptions", sums.disruptions),
             ("last_productive_step", sums.last_productive_step if sums.last_productive_step is not None else 0),
-            ("excluded_seconds", (sum(end - start for start, end in history.excluded) - log.left_in) / 1e9),
+            ("excluded_seconds", (sum(end - start for start, end in clock.windows) - log.left_in) / 1e9),
             *deviation(step_lengths(log)),
             *slices(history.told_by(TOOL), first, last, clock),
         ),

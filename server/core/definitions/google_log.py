@@ -129,7 +129,7 @@ def google_log(given: DefinitionInput, history: History, clock: StoppedClock) ->
             for save in each.saves
             if low < save.start and save.end <= high
         ),
-        left_in=_outside(history.excluded, recorded),
+        left_in=_outside(clock.windows, recorded),
         excludes=not clock.never_stops,
         saves=0 if not clock.never_stops else _mean_by_step([*saves, *_told_lengths(told, "save", low, high)]),
         restores=0 if not clock.never_stops else _mean_by_step([*restores, *_told_lengths(told, "restore", low, high)]),

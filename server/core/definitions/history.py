@@ -20,7 +20,6 @@ from rerail.server.core.attempt_record import AttemptRecord
 from rerail.server.core.facts import Fact, MarkStage, Metric, Outcome, Phase
 from rerail.server.core.gathering import Gathering, Recall
 from rerail.server.core.steps import StepBlock
-from rerail.server.core.timeline import union
 from rerail.server.core.view import Attempt, RunView
 
 TOOLS = ("aws-nvrx/", "google-goodput/")
@@ -79,8 +78,6 @@ class History:
     """A run attempt by attempt, and what others told of it."""
 
     attempts: tuple[AttemptHistory, ...]
-    excluded: tuple[tuple[int, int], ...]
-    """Windows declared out of account, joined where they overlap."""
     told: tuple[ToldFigure, ...]
     """In order of their instants, each under its whole name."""
 
@@ -126,7 +123,6 @@ class HistoryFold:
         told = sorted(self._told.values(), key=lambda fact: (fact.at, fact.emitter, fact.seq))
         return History(
             attempts=tuple(_with_first_steps(attempts, records, view, told)),
-            excluded=tuple(union(self._gathering.run_wide.excluded)),
             told=tuple(ToldFigure(fact.name, fact.at, fact.value, fact.step) for fact in told),
         )
 

@@ -45,8 +45,9 @@ class StoppedClock:
     """Counts time without the windows that were declared out of account."""
 
     def __init__(self, excluded: Sequence[tuple[int, int]]) -> None:
+        """`excluded` are windows in order that do not overlap."""
         self._starts = [start for start, _ in excluded]
-        self._windows = excluded
+        self.windows = excluded
         self._before = [0]
         for start, end in excluded:
             self._before.append(self._before[-1] + end - start)
@@ -54,14 +55,14 @@ class StoppedClock:
     @property
     def never_stops(self) -> bool:
         """Nothing was declared out of account."""
-        return not self._windows
+        return not self.windows
 
     def counted(self, at: int) -> int:
         """An instant on this clock."""
         index = bisect_right(self._starts, at)
         if not index:
             return at
-        _, end = self._windows[index - 1]
+        _, end = self.windows[index - 1]
         return at - self._before[index] + max(0, end - at)
 
 

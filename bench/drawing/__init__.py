@@ -1,0 +1,1 @@
+"""What benchmarks share for their pictures."""

@@ -1,0 +1,143 @@
+"""Facts that once came to something else in another order, each as the smallest history that showed it."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from rerail.server.core.facts import (
+    AttemptEnded,
+    AttemptStarted,
+    Capacity,
+    CheckpointLoaded,
+    CheckpointMoment,
+    CheckpointStage,
+    Exit,
+    Fact,
+    Initiator,
+    MarkStage,
+    Phase,
+    PhaseSpan,
+    RecoveryMark,
+    Steps,
+)
+from rerail.server.core.fold import RunFold
+from rerail.server.core.view import RunView
+from tests.invariants import assert_consistent, folded, without_arrival
+from tests.soup import BEGINNING, SECOND
+from tests.story import Story
+
+END = BEGINNING + 400 * SECOND
+
+
+def at(second: float) -> int:
+    return BEGINNING + round(second * SECOND)
+
+
+class Said:
+    """Facts, numbered as they are made."""
+
+    def __init__(self) -> None:
+        self.facts: list[Fact] = []
+
+    def say(self, kind: type[Fact], second: float, **fields: object) -> Said:
+        self.facts.append(kind(run="r", emitter="e", seq=len(self.facts), at=at(second), **fields))  # type: ignore[arg-type]
+        return self
+
+
+def in_every_order(facts: list[Fact], as_of: int = END) -> RunView:
+    """The one view that all orders come to, with a look after each fact."""
+    run, expected = folded(facts, as_of)
+    assert_consistent(run, expected)
+    for order in permutations(facts):
+        fold = RunFold(facts[0].run)
+        for fact in order:
+            fold.add([fact])
+            fold.view(as_of)
+        assert without_arrival(fold.view(as_of)) == without_arrival(expected)
+    return expected
+
+
+def test_an_attempt_that_is_told_of_late_takes_its_number_and_not_its_neighbours_contradictions():
+    said = Said()
+    said.say(CheckpointMoment, 245, restart=0, iteration=1, step=4, stage=CheckpointStage.STARTED)
+    said.say(PhaseSpan, 2, restart=1, iteration=0, phase=Phase.EVALUATING, end=at(220), span="t")
+    (found,) = in_every_order(said.facts).data_quality.contradictions
+    assert (found.count, found.example[:9]) == (1, "attempt 1")
+
+
+def test_gpus_that_are_told_late_change_what_an_old_incident_cost():
+    story = Story(gpus=None).start().steps(1, 10).die(after=5).stop(1).start(Initiator.FAULT).steps(11, 20).finish()
+    fold = story.fold()
+    assert fold.view(story.at).incidents[0].lost_gpu_ns is None
+    fold.add([Capacity(run="story", emitter="slurm", seq=0, at=BEGINNING, gpus=4)])
+    assert fold.view(story.at).incidents[0].lost_gpu_ns == 4 * 6 * SECOND
+
+
+def test_an_iteration_that_only_waits_takes_no_facts_from_the_one_that_runs():
+    said = Said()
+    said.say(PhaseSpan, 0, restart=2, iteration=1, phase=Phase.QUEUED, start=at(1), end=at(2))
+    said.say(PhaseSpan, 3, restart=2, phase=Phase.SAVING, start=at(3), end=at(9))
+    assert len(in_every_order(said.facts).attempts) == 1
+
+
+def test_a_fact_that_proves_no_attempt_does_not_decide_which_is_the_first():
+    said = Said()
+    said.say(PhaseSpan, 5, phase=Phase.INITIALIZING, start=at(5), end=at(7))
+    said.say(PhaseSpan, 90, iteration=2, phase=Phase.INITIALIZING, start=at(90), end=at(95))
+    said.say(Exit, 1, iteration=2, rank=0, exit_code=-9)
+    assert [attempt.iteration for attempt in in_every_order(said.facts).attempts] == [0, 2]
+
+
+def test_a_fact_that_is_given_by_its_instant_moves_no_beginning():
+    said = Said()
+    said.say(AttemptEnded, 1)
+    said.say(CheckpointLoaded, 285, iteration=1, step=1, start=at(2), end=at(3))
+    said.say(AttemptStarted, 135, initiator=Initiator.OPERATOR)
+    said.say(CheckpointLoaded, 2.5, step=3, start=at(10), end=at(140), outcome="failed")
+    in_every_order(said.facts)
+
+
+def test_a_phase_that_is_told_three_times_is_what_its_emitter_said_first():
+    said = Said()
+    said.say(PhaseSpan, 10, phase=Phase.INITIALIZING, start=at(10), end=at(30), span="s")
+    said.say(PhaseSpan, 40, phase=Phase.STOPPING, end=at(5), span="s")
+    said.say(PhaseSpan, 50, phase=Phase.INITIALIZING, end=at(50), span="s")
+    view = in_every_order(said.facts)
+    assert dict(view.account.ns_by_phase)[Phase.INITIALIZING] == 20 * SECOND
+    assert view.data_quality.contradictions[0].reason == "one phase was told with several names, beginnings or ends"
+
+
+def test_the_lowest_step_that_was_told_of_a_checkpoint_holds():
+    said = Said()
+    said.say(CheckpointMoment, 30, step=6, stage=CheckpointStage.FAILED, checkpoint="d")
+    said.say(CheckpointMoment, 20, step=4, stage=CheckpointStage.DELETED, checkpoint="d")
+    run, _ = folded(said.facts, END)
+    assert [checkpoint.step for checkpoint in run.checkpoints] == [4]
+    in_every_order(said.facts)
+
+
+def test_a_load_that_goes_on_while_its_attempt_steps_is_over_when_it_steps():
+    said = Said()
+    said.say(Steps, 126, first_step=4, start=at(125), durations_us=(1_000_000,))
+    said.say(CheckpointLoaded, 155, step=3, start=at(0), end=at(200))
+    view = in_every_order(said.facts)
+    assert (view.attempts[0].resumed_from_step, view.data_quality.contradictory) == (3, 1)
+
+
+@pytest.mark.parametrize("as_of", [-1, 0, 100, 400])
+def test_attempts_that_lie_over_one_another_or_in_the_future_leave_a_life_that_tiles(as_of: float):
+    said = Said()
+    said.say(Steps, 25, restart=0, first_step=1, start=at(0), durations_us=(40_000_000,) * 2)
+    said.say(Steps, 5, restart=1, first_step=2, start=at(1), durations_us=(5_000_000,))
+    said.say(RecoveryMark, 300, restart=2, stage=MarkStage.RENDEZVOUS_STARTED)
+    in_every_order(said.facts, at(as_of))
+
+
+def test_a_workers_end_before_their_beginning_is_none():
+    said = Said()
+    said.say(RecoveryMark, 5, restart=0, stage=MarkStage.WORKERS_GONE)
+    said.say(RecoveryMark, 50, restart=0, stage=MarkStage.RENDEZVOUS_STARTED)
+    said.say(AttemptStarted, 80, restart=1)
+    assert in_every_order(said.facts).attempts[0].ended_at == at(80)
