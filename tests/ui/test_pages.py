@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from rerail.server.core.view import Account, RunState, RunView
+from rerail.server.core.view import Account, CheckpointFreshness, RunState, RunView
 from rerail.ui import address
 from rerail.ui.markup import Markup, encoded, html
 from rerail.ui.pages.run_head import head, phrases
@@ -118,3 +118,9 @@ def test_an_address_names_its_page(path, page):
 def test_a_sentence_is_components_with_links():
     (shown, *_) = phrases(run_sentence(VIEW))
     assert dict(shown.attributes)["href"] == "#waterfall"
+
+
+def test_without_a_save_the_efficiency_of_checkpoints_is_not_flattered():
+    assert "unknowncheckpoint efficiency" not in words(panels(VIEW, (), CHECKPOINTS))
+    untold = replace(VIEW, checkpoint=CheckpointFreshness())
+    assert "unknowncheckpoint efficiency" in words(panels(untold, (), ()))

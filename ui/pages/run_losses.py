@@ -112,7 +112,10 @@ def _facts(view: RunView) -> Markup:
     if view.account.longest_unproductive_ns is not None:
         facts.append(("longest stretch without progress", text.duration(view.account.longest_unproductive_ns)))
     if view.account.checkpoint_efficiency is not None:
-        facts.append(("checkpoint efficiency", text.share(view.account.checkpoint_efficiency)))
+        # Where no save was told there is nothing that could have cost: that is not known to be 100 %.
+        is_told = view.checkpoint.count or Phase.SAVING in dict(view.account.ns_by_phase)
+        efficiency = text.share(view.account.checkpoint_efficiency) if is_told else text.UNKNOWN
+        facts.append(("checkpoint efficiency", efficiency))
     if view.undisturbed_step_ns is not None:
         facts.append(("undisturbed step", text.duration(view.undisturbed_step_ns)))
     if view.checkpoint_slowdown is not None:
