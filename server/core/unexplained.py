@@ -92,6 +92,8 @@ class Gap:
     step_after: int | None
     is_last: bool
     """Nothing of its run follows."""
+    seen_until: int
+    """The index of the furthest span that was looked at for it; one past the last where all were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +123,7 @@ class Gaps:
     def renew(self, spans: Sequence[Span], settled: int) -> Sequence[Gap]:
         """The gaps in these spans, of which the first `settled` are those of the last call."""
         gaps = self._gaps
-        newest = spans[-1].attempt if spans else None
-        while gaps and (gaps[-1].index >= settled - 1 or (gaps[-1].step_after is None and gaps[-1].attempt == newest)):
+        while gaps and gaps[-1].seen_until >= settled:
             gaps.pop()
         first = gaps[-1].index + 1 if gaps else 0
         before = _step_before(spans, first)
@@ -133,9 +134,11 @@ class Gaps:
             if span.last_step is not None:
                 before = span.last_step
             elif span.phase is Phase.SILENT:
-                after = _step_after(spans, index)
+                seen_until = _look_ahead(spans, index)
+                follows = spans[seen_until] if seen_until < len(spans) else None
+                after = follows.first_step if follows is not None and follows.attempt == span.attempt else None
                 is_last = index == len(spans) - 1
-                gaps.append(Gap(index, span.start, span.end, span.attempt, before, after, is_last))
+                gaps.append(Gap(index, span.start, span.end, span.attempt, before, after, is_last, seen_until))
         return gaps
 
 
@@ -149,14 +152,13 @@ def _step_before(spans: Sequence[Span], index: int) -> int | None:
     return None
 
 
-def _step_after(spans: Sequence[Span], index: int) -> int | None:
-    """The first step worked on after a span, in its attempt."""
+def _look_ahead(spans: Sequence[Span], index: int) -> int:
+    """The index of the next span that works on a step, or is of another attempt; the number of spans where none is."""
+    attempt = spans[index].attempt
     for later in range(index + 1, len(spans)):
-        if spans[later].attempt != spans[index].attempt:
-            return None
-        if spans[later].first_step is not None:
-            return spans[later].first_step
-    return None
+        if spans[later].first_step is not None or spans[later].attempt != attempt:
+            return later
+    return len(spans)
 
 
 def explained(gaps: Sequence[Gap], around: Circumstances) -> tuple[Unexplained, ...]:
@@ -203,7 +205,16 @@ def _told(reason: Reason, parts: Sequence[tuple[Gap, int, int]], rhythm: tuple[i
 
 
 def _part(gap: Gap, start: int, end: int) -> Gap:
-    return Gap(gap.index, start, end, gap.attempt, gap.step_before, gap.step_after, gap.is_last and end == gap.end)
+    return Gap(
+        gap.index,
+        start,
+        end,
+        gap.attempt,
+        gap.step_before,
+        gap.step_after,
+        gap.is_last and end == gap.end,
+        gap.seen_until,
+    )
 
 
 def _split_by_blindness(gap: Gap, blind: Sequence[BlindPeriod]) -> list[tuple[int, int, bool]]:

@@ -141,3 +141,17 @@ def test_a_workers_end_before_their_beginning_is_none():
     said.say(RecoveryMark, 50, restart=0, stage=MarkStage.RENDEZVOUS_STARTED)
     said.say(AttemptStarted, 80, restart=1)
     assert in_every_order(said.facts).attempts[0].ended_at == at(80)
+
+
+def test_a_gap_is_looked_at_again_when_steps_after_it_come_late():
+    story = (
+        Story().start().steps(1, 10).wait(30).steps(20, 30).die(after=0).stop(0).start(Initiator.FAULT).steps(31, 40)
+    )
+    late = next(fact for fact in story.facts if isinstance(fact, Steps) and fact.first_step == 20)
+    fold = RunFold("story")
+    fold.add([fact for fact in story.facts if fact is not late])
+    fold.view(story.at)
+    fold.add([late])
+    found = fold.view(story.at).data_quality.unexplained
+    assert found == story.view().data_quality.unexplained
+    assert [each.reason for each in found] == ["steps_not_told"]

@@ -67,6 +67,7 @@ ONE_OF_EACH = tuple(
             {"kind": "blind", "source": "k8s", "since": T},
             {"kind": "note", "text": "메모"},
             {"kind": "excluded", "start": T, "end": T + 1},
+            {"kind": "exclusion_state", "window": "person~0", "state": "withdrawn", "author": "Ada"},
             {"kind": "run_ended", "outcome": "completed"},
             {"kind": "weather_report", "mood": "kept", "n": [1, {"a": None}]},
         )
