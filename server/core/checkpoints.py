@@ -130,6 +130,8 @@ class CheckpointShelf:
         self._by_name: dict[str, list[Checkpoint]] = {}
         self._lags: list[int] = []
         self._durable_steps: list[int] = []
+        self._told_of: dict[int, int] = {}
+        """How many checkpoints of each step there are."""
         self._failed = 0
         self._untouched = 0
 
@@ -157,6 +159,7 @@ class CheckpointShelf:
             insort(self._durable_steps, checkpoint.step)
         elif checkpoint.durable_at is not None:
             del self._durable_steps[bisect_left(self._durable_steps, checkpoint.step)]
+        self._told_of[checkpoint.step] = self._told_of.get(checkpoint.step, 0) + change
         self._failed += change * (checkpoint.failed_at is not None)
         self._untouched = min(self._untouched, place)
 
@@ -164,6 +167,10 @@ class CheckpointShelf:
         """How many leading checkpoints are as they were when this was called last."""
         untouched, self._untouched = self._untouched, len(self.ordered)
         return untouched
+
+    def knows(self, step: int) -> bool:
+        """Whether any checkpoint of a step was told of."""
+        return self._told_of.get(step, 0) > 0
 
     def names(self) -> set[str]:
         """Every name there is a checkpoint under."""
@@ -220,9 +227,18 @@ def _is_durable(checkpoint: Checkpoint, as_of: int) -> bool:
     return checkpoint.deleted_at is None or checkpoint.deleted_at > as_of
 
 
+def first_stamp(checkpoint: Checkpoint) -> int:
+    """The earliest instant that was told of a checkpoint: what a shelf is ordered by."""
+    return min((*checkpoint.moments, *filter(None, (checkpoint.deleted_at,))), default=0)
+
+
 def _shelf_key(checkpoint: Checkpoint) -> tuple[int, int, str, int]:
-    first = min((*checkpoint.moments, *filter(None, (checkpoint.deleted_at,))), default=0)
-    return first, checkpoint.step, checkpoint.checkpoint_id, -1 if checkpoint.attempt is None else checkpoint.attempt
+    return (
+        first_stamp(checkpoint),
+        checkpoint.step,
+        checkpoint.checkpoint_id,
+        -1 if checkpoint.attempt is None else checkpoint.attempt,
+    )
 
 
 def percentile(ordered: Sequence[int], share: float) -> int:

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
+from rerail.server.core.checkpoints import first_stamp
 from rerail.server.core.facts import Phase
 from rerail.server.core.view import Attempt, BlindPeriod, Checkpoint, Span, Unexplained
 
@@ -119,13 +120,16 @@ class Gaps:
 
     def __init__(self) -> None:
         self._gaps: list[Gap] = []
+        self._scanned = 0
+        """Spans before this one were looked at."""
 
     def renew(self, spans: Sequence[Span], settled: int) -> Sequence[Gap]:
         """The gaps in these spans, of which the first `settled` are those of the last call."""
         gaps = self._gaps
+        first = settled = min(settled, self._scanned)
         while gaps and gaps[-1].seen_until >= settled:
-            gaps.pop()
-        first = gaps[-1].index + 1 if gaps else 0
+            first = min(first, gaps.pop().index)
+        self._scanned = len(spans)
         before = _step_before(spans, first)
         for index in range(first, len(spans)):
             span = spans[index]
@@ -165,10 +169,9 @@ def explained(gaps: Sequence[Gap], around: Circumstances) -> tuple[Unexplained, 
     """The likely reasons of the gaps, the longest first; their lengths add up to those of the gaps."""
     found: dict[Reason, list[tuple[Gap, int, int]]] = {}
     plain: list[Gap] = []
-    starts = sorted(each.started_at for each in around.checkpoints if each.started_at is not None) if gaps else []
     for gap in gaps:
         for start, end, is_blind in _split_by_blindness(gap, around.blind):
-            reason = Reason.BLIND_SOURCE if is_blind else _placed(gap, around, starts)
+            reason = Reason.BLIND_SOURCE if is_blind else _placed(gap, around)
             if reason is None:
                 plain.append(gap if (start, end) == (gap.start, gap.end) else _part(gap, start, end))
             else:
@@ -234,7 +237,7 @@ def _split_by_blindness(gap: Gap, blind: Sequence[BlindPeriod]) -> list[tuple[in
     return pieces
 
 
-def _placed(gap: Gap, around: Circumstances, save_starts: Sequence[int]) -> Reason | None:
+def _placed(gap: Gap, around: Circumstances) -> Reason | None:
     """The reason that the place of a gap gives it; None where only a rhythm could."""
     attempt = None if gap.attempt is None else around.attempts[gap.attempt]
     if attempt is None:
@@ -250,10 +253,19 @@ def _placed(gap: Gap, around: Circumstances, save_starts: Sequence[int]) -> Reas
         return Reason.BRING_UP
     if gap.step_before is not None and gap.step_after is not None and gap.step_after > gap.step_before + 1:
         return Reason.STEPS_NOT_TOLD
-    begun = bisect_left(save_starts, gap.start)
-    if begun < len(save_starts) and save_starts[begun] < gap.end:
-        return Reason.SAVE_WITHOUT_ITS_STALL
-    return None
+    return Reason.SAVE_WITHOUT_ITS_STALL if _a_save_began(gap, around.checkpoints) else None
+
+
+def _a_save_began(gap: Gap, checkpoints: Sequence[Checkpoint]) -> bool:
+    """Whether a save was told to have begun in a gap. Checkpoints are in the order of their first stamp."""
+    first = bisect_left(checkpoints, gap.start, key=first_stamp)
+    for index in range(first, len(checkpoints)):
+        each = checkpoints[index]
+        if first_stamp(each) >= gap.end:
+            return False
+        if each.started_at is not None and gap.start <= each.started_at < gap.end:
+            return True
+    return False
 
 
 def _rhythm(gaps: Iterable[Gap], step_ns: int | None) -> tuple[int, int] | None:
