@@ -129,6 +129,8 @@ class CheckpointShelf:
         self._durable_steps: list[int] = []
         self._durable_of: dict[int | None, list[int]] = {}
         """Steps of durable checkpoints, ascending, by the attempt that saved them."""
+        self._told_of: dict[int, int] = {}
+        """How many checkpoints of each step there are."""
         self._untouched = 0
 
     def put(self, name: str, checkpoints: Sequence[Checkpoint]) -> None:
@@ -157,6 +159,7 @@ class CheckpointShelf:
                     insort(steps, checkpoint.step)
                 else:
                     del steps[bisect_left(steps, checkpoint.step)]
+        self._told_of[checkpoint.step] = self._told_of.get(checkpoint.step, 0) + change
         self.failed_count += change * (checkpoint.failed_at is not None)
         self._untouched = min(self._untouched, place)
 
@@ -175,6 +178,10 @@ class CheckpointShelf:
         steps = self._durable_of.get(attempt, [])
         return bool(steps) and steps[-1] > above_step
 
+    def knows(self, step: int) -> bool:
+        """Whether any checkpoint of a step was told of."""
+        return self._told_of.get(step, 0) > 0
+
     def names(self) -> set[str]:
         """Every name there is a checkpoint under."""
         return set(self._by_name)
@@ -186,6 +193,15 @@ class CheckpointShelf:
         return [each for each in self.ordered if each.durable_at is not None and each.step > step]
 
 
+def first_stamp(checkpoint: Checkpoint) -> int:
+    """The earliest instant that was told of a checkpoint: what a shelf is ordered by."""
+    return min((*checkpoint.moments, *filter(None, (checkpoint.deleted_at,))), default=0)
+
+
 def _shelf_key(checkpoint: Checkpoint) -> tuple[int, int, str, int]:
-    first = min((*checkpoint.moments, *filter(None, (checkpoint.deleted_at,))), default=0)
-    return first, checkpoint.step, checkpoint.checkpoint_id, -1 if checkpoint.attempt is None else checkpoint.attempt
+    return (
+        first_stamp(checkpoint),
+        checkpoint.step,
+        checkpoint.checkpoint_id,
+        -1 if checkpoint.attempt is None else checkpoint.attempt,
+    )

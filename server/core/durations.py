@@ -129,9 +129,11 @@ class DurationCounts:
 class AttemptSamples:
     """The samples of one attempt's blocks; only what changed is computed again."""
 
-    __slots__ = ("_overlays", "_signatures", "_was_sealed", "_windows", "samples")
+    __slots__ = ("_blocks", "_overlays", "_signatures", "_was_sealed", "_windows", "samples")
 
     def __init__(self) -> None:
+        self._blocks: list[StepBlock] = []
+        """As they were sampled: a block only grows, so one that is the same object and as long has not changed."""
         self._signatures: list[tuple[object, ...]] = []
         self._windows: Sequence[Window] = ()
         self._overlays: Sequence[Claim] = ()
@@ -140,6 +142,7 @@ class AttemptSamples:
 
     def seal(self, blocks: int) -> None:
         """The first so many blocks will not be given again; what they added stays."""
+        del self._blocks[:blocks]
         del self._signatures[:blocks]
         del self.samples[:blocks]
         self._was_sealed = True
@@ -178,17 +181,20 @@ class AttemptSamples:
             skip = 1 if index == 0 and not self._was_sealed else 0
             signature = (block.start, block.end, len(block.ends), near_windows, near_overlays)
             if index < len(self._signatures):
-                if self._signatures[index] == signature:
+                if self._signatures[index] == signature and self._has_same_steps(index, block):
                     continue
                 counts.remove(self.samples[index])
+                self._blocks[index] = block
                 self._signatures[index] = signature
                 self.samples[index] = sample_of(block, near_windows, near_overlays, skip)
             else:
+                self._blocks.append(block)
                 self._signatures.append(signature)
                 self.samples.append(sample_of(block, near_windows, near_overlays, skip))
             counts.add(self.samples[index])
         while len(self.samples) > len(blocks):
             counts.remove(self.samples.pop())
+            self._blocks.pop()
             self._signatures.pop()
         self._windows, self._overlays = windows, overlays
 
@@ -201,11 +207,19 @@ class AttemptSamples:
         ]
         changed_from = min(changes, default=None)
         for index, (block, signature) in enumerate(zip(blocks, self._signatures, strict=False)):
-            if signature[:3] != (block.start, block.end, len(block.ends)):
+            if signature[:3] != (block.start, block.end, len(block.ends)) or not self._has_same_steps(index, block):
                 return index
             if changed_from is not None and block.end > changed_from:
                 return index
         return min(len(blocks), len(self._signatures))
+
+    def _has_same_steps(self, index: int, block: StepBlock) -> bool:
+        """Whether a block of the same edges also ends its steps where the one that was sampled did.
+
+        Where several ranks report, one that comes late moves the ends inside.
+        """
+        known = self._blocks[index]
+        return known is block or known.ends == block.ends
 
     def forget(self, counts: DurationCounts) -> None:
         """Take everything out of `counts` again."""

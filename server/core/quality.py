@@ -151,7 +151,6 @@ def loads_of_nothing(records: Sequence[AttemptRecord], shelf: CheckpointShelf) -
     """Restarts that loaded a step of which no save was told, though others were."""
     if not shelf.ordered:
         return []
-    saved = {each.step for each in shelf.ordered}
     return [
         Suspicion(
             "a checkpoint was loaded that nobody saved, as far as told",
@@ -160,7 +159,7 @@ def loads_of_nothing(records: Sequence[AttemptRecord], shelf: CheckpointShelf) -
         )
         for number, record in enumerate(records)
         for load in record.loads
-        if number and load.is_ok and load.step > 0 and load.step not in saved
+        if number and load.is_ok and load.step > 0 and not shelf.knows(load.step)
     ]
 
 

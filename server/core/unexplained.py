@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
+from rerail.server.core.checkpoints import first_stamp
 from rerail.server.core.facts import Phase
 from rerail.server.core.view import Attempt, BlindPeriod, Checkpoint, Span, Unexplained
 
@@ -92,6 +93,8 @@ class Gap:
     step_after: int | None
     is_last: bool
     """Nothing of its run follows."""
+    seen_until: int
+    """The index of the furthest span that was looked at for it; one past the last where all were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +120,16 @@ class Gaps:
 
     def __init__(self) -> None:
         self._gaps: list[Gap] = []
+        self._scanned = 0
+        """Spans before this one were looked at."""
 
     def renew(self, spans: Sequence[Span], settled: int) -> Sequence[Gap]:
         """The gaps in these spans, of which the first `settled` are those of the last call."""
         gaps = self._gaps
-        newest = spans[-1].attempt if spans else None
-        while gaps and (gaps[-1].index >= settled - 1 or (gaps[-1].step_after is None and gaps[-1].attempt == newest)):
-            gaps.pop()
-        first = gaps[-1].index + 1 if gaps else 0
+        first = settled = min(settled, self._scanned)
+        while gaps and gaps[-1].seen_until >= settled:
+            first = min(first, gaps.pop().index)
+        self._scanned = len(spans)
         before = _step_before(spans, first)
         for index in range(first, len(spans)):
             span = spans[index]
@@ -133,9 +138,11 @@ class Gaps:
             if span.last_step is not None:
                 before = span.last_step
             elif span.phase is Phase.SILENT:
-                after = _step_after(spans, index)
+                seen_until = _look_ahead(spans, index)
+                follows = spans[seen_until] if seen_until < len(spans) else None
+                after = follows.first_step if follows is not None and follows.attempt == span.attempt else None
                 is_last = index == len(spans) - 1
-                gaps.append(Gap(index, span.start, span.end, span.attempt, before, after, is_last))
+                gaps.append(Gap(index, span.start, span.end, span.attempt, before, after, is_last, seen_until))
         return gaps
 
 
@@ -149,24 +156,22 @@ def _step_before(spans: Sequence[Span], index: int) -> int | None:
     return None
 
 
-def _step_after(spans: Sequence[Span], index: int) -> int | None:
-    """The first step worked on after a span, in its attempt."""
+def _look_ahead(spans: Sequence[Span], index: int) -> int:
+    """The index of the next span that works on a step, or is of another attempt; the number of spans where none is."""
+    attempt = spans[index].attempt
     for later in range(index + 1, len(spans)):
-        if spans[later].attempt != spans[index].attempt:
-            return None
-        if spans[later].first_step is not None:
-            return spans[later].first_step
-    return None
+        if spans[later].first_step is not None or spans[later].attempt != attempt:
+            return later
+    return len(spans)
 
 
 def explained(gaps: Sequence[Gap], around: Circumstances) -> tuple[Unexplained, ...]:
     """The likely reasons of the gaps, the longest first; their lengths add up to those of the gaps."""
     found: dict[Reason, list[tuple[Gap, int, int]]] = {}
     plain: list[Gap] = []
-    starts = sorted(each.started_at for each in around.checkpoints if each.started_at is not None) if gaps else []
     for gap in gaps:
         for start, end, is_blind in _split_by_blindness(gap, around.blind):
-            reason = Reason.BLIND_SOURCE if is_blind else _placed(gap, around, starts)
+            reason = Reason.BLIND_SOURCE if is_blind else _placed(gap, around)
             if reason is None:
                 plain.append(gap if (start, end) == (gap.start, gap.end) else _part(gap, start, end))
             else:
@@ -203,7 +208,16 @@ def _told(reason: Reason, parts: Sequence[tuple[Gap, int, int]], rhythm: tuple[i
 
 
 def _part(gap: Gap, start: int, end: int) -> Gap:
-    return Gap(gap.index, start, end, gap.attempt, gap.step_before, gap.step_after, gap.is_last and end == gap.end)
+    return Gap(
+        gap.index,
+        start,
+        end,
+        gap.attempt,
+        gap.step_before,
+        gap.step_after,
+        gap.is_last and end == gap.end,
+        gap.seen_until,
+    )
 
 
 def _split_by_blindness(gap: Gap, blind: Sequence[BlindPeriod]) -> list[tuple[int, int, bool]]:
@@ -223,7 +237,7 @@ def _split_by_blindness(gap: Gap, blind: Sequence[BlindPeriod]) -> list[tuple[in
     return pieces
 
 
-def _placed(gap: Gap, around: Circumstances, save_starts: Sequence[int]) -> Reason | None:
+def _placed(gap: Gap, around: Circumstances) -> Reason | None:
     """The reason that the place of a gap gives it; None where only a rhythm could."""
     attempt = None if gap.attempt is None else around.attempts[gap.attempt]
     if attempt is None:
@@ -239,10 +253,19 @@ def _placed(gap: Gap, around: Circumstances, save_starts: Sequence[int]) -> Reas
         return Reason.BRING_UP
     if gap.step_before is not None and gap.step_after is not None and gap.step_after > gap.step_before + 1:
         return Reason.STEPS_NOT_TOLD
-    begun = bisect_left(save_starts, gap.start)
-    if begun < len(save_starts) and save_starts[begun] < gap.end:
-        return Reason.SAVE_WITHOUT_ITS_STALL
-    return None
+    return Reason.SAVE_WITHOUT_ITS_STALL if _a_save_began(gap, around.checkpoints) else None
+
+
+def _a_save_began(gap: Gap, checkpoints: Sequence[Checkpoint]) -> bool:
+    """Whether a save was told to have begun in a gap. Checkpoints are in the order of their first stamp."""
+    first = bisect_left(checkpoints, gap.start, key=first_stamp)
+    for index in range(first, len(checkpoints)):
+        each = checkpoints[index]
+        if first_stamp(each) >= gap.end:
+            return False
+        if each.started_at is not None and gap.start <= each.started_at < gap.end:
+            return True
+    return False
 
 
 def _rhythm(gaps: Iterable[Gap], step_ns: int | None) -> tuple[int, int] | None:

@@ -141,3 +141,30 @@ def test_a_workers_end_before_their_beginning_is_none():
     said.say(RecoveryMark, 50, restart=0, stage=MarkStage.RENDEZVOUS_STARTED)
     said.say(AttemptStarted, 80, restart=1)
     assert in_every_order(said.facts).attempts[0].ended_at == at(80)
+
+
+def test_a_gap_is_looked_at_again_when_steps_after_it_come_late():
+    story = (
+        Story().start().steps(1, 10).wait(30).steps(20, 30).die(after=0).stop(0).start(Initiator.FAULT).steps(31, 40)
+    )
+    late = next(fact for fact in story.facts if isinstance(fact, Steps) and fact.first_step == 20)
+    fold = RunFold("story")
+    fold.add([fact for fact in story.facts if fact is not late])
+    fold.view(story.at)
+    fold.add([late])
+    found = fold.view(story.at).data_quality.unexplained
+    assert found == story.view().data_quality.unexplained
+    assert [each.reason for each in found] == ["steps_not_told"]
+
+
+def test_a_rank_that_comes_late_moves_the_ends_inside_a_block_and_the_step_time_with_them():
+    said = Said()
+    for rank, durations in ((0, (1_000_000,) * 4), (1, (1_000_000, 1_400_000, 800_000, 800_000))):
+        said.facts.append(
+            Steps(
+                run="r", emitter=f"rank/{rank}", seq=0, at=at(13), restart=0, rank=rank, first_step=1, start=at(10),
+                durations_us=durations,
+            )
+        )  # fmt: skip
+    said.say(Exit, 20, restart=0, rank=0, exit_code=1)
+    assert in_every_order(said.facts).undisturbed_step_ns == 800_000_000

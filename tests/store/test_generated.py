@@ -48,7 +48,9 @@ def assert_stands(store: Store, batch: Callable[..., Batch], facts: list, chance
     assert saved is not None
     assert without_arrival(saved[0]) == without_arrival(view)
     for name in SETTLED:
-        assert list(getattr(store, name)(run, *EVERYTHING)) == list(getattr(whole, name))
+        # A checkpoint of which only a deletion was told has no instant to be found by.
+        wanted = [each for each in getattr(whole, name) if name != "checkpoints" or each.moments]
+        assert list(getattr(store, name)(run, *EVERYTHING)) == wanted
     assert_consistent(whole, view)
 
 
