@@ -191,7 +191,7 @@ class RunFold:
                 ],
             ),
         )
-        faults = sum(not incident.is_planned for incident in incidents)
+        faults = sum(incident.counts for incident in incidents)
         rates = failure_rates(account, attempts, faults, metadata.nodes)
         freshness = freshness_of(shelf, records, surroundings, capacities, high_water_step, life.end)
         slowdown = self._saves.counts.slowdown()

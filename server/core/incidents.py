@@ -169,6 +169,7 @@ def incident(
         lost_ns=findings.lost_ns,
         lost_gpu_ns=gpu_ns if capacities.is_known else None,
         exit_codes=findings.exit_codes,
+        is_excluded=bounds.end is not None and bounds.end > bounds.start and not total,
         evidence=findings.evidence,
         rollback=findings.rollback,
     )

@@ -1,7 +1,8 @@
 """Recovery: how long restarts took and what they cost, as distributions with their n, never only as means.
 
 Rules
-- Of unplanned incidents. One that did not recover yet is counted, and is in no percentile.
+- Of unplanned incidents that are not wholly out of account. One that did not recover yet is counted, and is in no
+  percentile.
 - Groups: all of them; the scope of the restart that succeeded; the cause; who asked for the restart (automatic: the
   launcher, a monitor or the scheduler; manual: a person); the recovery settings in force when it began.
 - Settings are named by a fingerprint of what was told of them, equal for equal settings.
@@ -28,7 +29,7 @@ def recovery_distributions(
     """The unplanned incidents by every grouping."""
     groups: dict[tuple[str, str], list[Incident]] = {}
     for each in incidents:
-        if not each.is_planned:
+        if each.counts:
             for group in _groups_of(each, attempts):
                 groups.setdefault(group, []).append(each)
     ordered = sorted(groups.items(), key=lambda entry: (GROUPINGS.index(entry[0][0]), entry[0][1]))

@@ -251,6 +251,7 @@ def incident_figures(incident: Incident) -> dict[str, object]:
         "restarted_at": iso(incident.restarted_at),
         "ended_at": iso(incident.ended_at),
         "planned": incident.is_planned,
+        "excluded": incident.is_excluded,
         "open": incident.is_open,
         "scope": None if incident.scope is None else incident.scope.value,
         "parts_seconds": {part.name: seconds(part.length_ns) for part in incident.parts},

@@ -275,6 +275,13 @@ class Incident:
     exit_codes: tuple[tuple[int, int], ...] = ()
     evidence: tuple[EvidenceLine, ...] = ()
     rollback: Rollback | None = None
+    is_excluded: bool = False
+    """All of it lies in windows out of account: it is shown, and no rate and no distribution counts it."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether rates and distributions are of it: nobody asked for it, and it is not out of account."""
+        return not self.is_planned and not self.is_excluded
 
     @property
     def failed_relaunches(self) -> int:
@@ -594,8 +601,8 @@ class RunView:
 
     @property
     def unplanned_incidents(self) -> tuple[Incident, ...]:
-        """Incidents that nobody asked for; rates and distributions are of these."""
-        return tuple(incident for incident in self.incidents if not incident.is_planned)
+        """Incidents that nobody asked for and that are not out of account; rates and distributions are of these."""
+        return tuple(incident for incident in self.incidents if incident.counts)
 
     @property
     def recoveries_ns(self) -> tuple[int, ...]:

@@ -83,11 +83,12 @@ def twice_down(nodes: tuple[str, ...] = ("n1", "n2")) -> Story:
         .die(after=30).stop(2).wait(600)
         .start(Initiator.OPERATOR, Scope.REQUEUE).bring_up(20).load(100, took=10).steps(101, 400).finish()
     )  # fmt: skip
-    for attempt in range(4):
+    for begun in [fact for fact in story.facts if isinstance(fact, AttemptStarted)]:
+        attempt = begun.restart or 0
         config = '{"rank_heartbeat_timeout":45}' if attempt else '{"rank_heartbeat_timeout":900}'
         story.facts.append(
             AttemptStarted(
-                run="story", emitter="settings", seq=attempt, at=BEGINNING, job="job", requeue=0, restart=attempt,
+                run="story", emitter="settings", seq=attempt, at=begun.at, job="job", requeue=0, restart=attempt,
                 iteration=0, nodes=nodes, config=config,
             )
         )  # fmt: skip
@@ -162,3 +163,16 @@ def test_who_asked_for_a_restart_may_be_told_after_everything_else():
                         initiator=Initiator.FAULT)]
     )  # fmt: skip
     assert {each.group for each in fold.view(story.at).recovery if each.grouped_by == "initiator"} == {"automatic"}
+
+
+def test_an_incident_wholly_out_of_account_is_shown_and_counts_nowhere():
+    story = twice_down()
+    every = story.view()
+    first = every.incidents[0]
+    since, until = ((at - BEGINNING) / SECOND for at in (first.started_at, first.ended_at or 0))
+    view = story.exclude(since - 5, until + 5).view()
+    assert [incident.is_excluded for incident in view.incidents] == [True, False]
+    assert view.rates.faults == 1
+    assert group(view, "all", "all")["incidents"] == 1
+    partly = twice_down().exclude(since, (since + until) / 2).view()
+    assert partly.rates.faults == 2

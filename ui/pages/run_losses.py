@@ -169,7 +169,8 @@ def incidents_panel(view: RunView) -> Markup:
 def _incident_row(incident: Incident, longest: int) -> Sequence[Content]:
     verdict = incident.verdict
     name = "planned restart" if incident.is_planned else text.cause(verdict.cause)
-    about: list[Content] = [badge("open", "danger") if incident.is_open else None]
+    state = badge("open", "danger") if incident.is_open else None
+    about: list[Content] = [badge("out of account", "outline") if incident.is_excluded else state]
     if not incident.is_planned:
         about.append(html.Span(text.DOMAINS[verdict.domain]))
     if verdict.culprit_rank is not None:
