@@ -135,7 +135,12 @@ def _parser() -> argparse.ArgumentParser:
     _command(commands, "replay", "derive every run from its facts again; must change nothing", "operating:replay")
 
     retain = _command(commands, "retain", "let the logs of runs go that ended long ago; for good", "retaining:retain")
-    retain.add_argument("--keep-log-days", type=int, metavar="DAYS", help="how long a log is kept after its run's end")
+    retain.add_argument(
+        "--keep-log-days",
+        type=int,
+        metavar="DAYS",
+        help="keep the log of a run so long after its end and its last fact came in",
+    )
     retain.add_argument("--yes", action="store_true", help="do it; without it, only what would be deleted is shown")
     retain.add_argument("--json", action="store_true", help="as JSON")
 

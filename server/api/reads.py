@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from rerail.server.api.answers import fleet_answer, incident_answer, plain, respond, run_answer
 from rerail.server.api.timeline_shape import timeline_shape
 from rerail.server.core.rollup import Resolution
+from rerail.server.core.view import RunState
 from rerail.server.errors import RefusedRequestError
 from rerail.server.instants import parse_instant
 from rerail.server.queries import Queries
@@ -85,7 +86,7 @@ RunId = Annotated[str, Depends(_run_id)]
 AsOf = Annotated[int | None, Depends(_instant("as_of"))]
 From = Annotated[int | None, Depends(_instant("from"))]
 To = Annotated[int | None, Depends(_instant("to"))]
-Offset = Annotated[int, Query(ge=0)]
+Offset = Annotated[int, Query(ge=0, le=2**31 - 1)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
@@ -97,14 +98,14 @@ def reads_router(queries: Queries) -> APIRouter:
     def runs(
         request: Request,
         search: str = "",
-        state: Annotated[str | None, Query(description="alive, silent or ended")] = None,
+        state: Annotated[RunState | None, Query(description="alive, silent or ended")] = None,
         sort: str = "last_heard_at",
         descending: bool = True,
         offset: Offset = 0,
         limit: Limit = 50,
     ) -> Response:
         try:
-            page = queries.runs(search, state, sort, descending, offset, limit)
+            page = queries.runs(search, state and state.value, sort, descending, offset, limit)
         except ValueError as error:
             raise RefusedRequestError(422, "invalid_parameter", str(error), "see /api/docs") from None
         return respond(request, plain(page))

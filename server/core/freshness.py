@@ -43,8 +43,10 @@ def freshness_of(
     overdue = None
     if is_open and age is not None and interval is not None and lag_p95 is not None:
         overdue = max(0, age - interval - lag_p95 * 3 // 2)
-    blocked = sorted(length for each in recent if (length := _blocked_ns(each)) is not None)
     modes = [each.mode for each in recent if each.mode is not None]
+    is_asynchronous = 2 * modes.count("async") > len(modes)
+    alike = [each for each in recent if (each.mode == "async") is is_asynchronous]
+    blocked = sorted(length for each in alike if (length := _blocked_ns(each)) is not None)
     return CheckpointFreshness(
         newest_durable_step=None if newest is None else newest.step,
         newest_durable_id=None if newest is None else newest.checkpoint_id,
@@ -64,7 +66,7 @@ def freshness_of(
         stuck=_stuck(recent, len(records) - 1, lag_p95, as_of) if is_open else (),
         blocked_ns=percentile(blocked, 0.5) if blocked else None,
         commit_lag_p50_ns=percentile(shelf.lags, 0.5) if shelf.lags else None,
-        is_asynchronous=2 * modes.count("async") > len(modes),
+        is_asynchronous=is_asynchronous,
         suspect_steps=_suspect_steps(shelf, records, surroundings),
     )
 

@@ -133,6 +133,7 @@ def incident(
     end = as_of if bounds.end is None else bounds.end
     by_phase: dict[Phase, int] = {}
     total = restart = gpu_ns = 0
+    is_excluded = any(span.phase is Phase.EXCLUDED for span in clipped(spans, bounds.start - 1, end + 1))
     for span in clipped(spans, bounds.start, end):
         if span.phase is Phase.EXCLUDED:
             continue
@@ -169,7 +170,7 @@ def incident(
         lost_ns=findings.lost_ns,
         lost_gpu_ns=gpu_ns if capacities.is_known else None,
         exit_codes=findings.exit_codes,
-        is_excluded=bounds.end is not None and bounds.end > bounds.start and not total,
+        is_excluded=bounds.end is not None and is_excluded and not total,
         evidence=findings.evidence,
         rollback=findings.rollback,
     )

@@ -191,7 +191,7 @@ class CheckpointFreshness:
     stuck: tuple[str, ...] = ()
     """Saves that began and are neither durable nor failed after 2 × p95 of the commit lag; newest first."""
     blocked_ns: int | None = None
-    """Median of what the latest saves blocked training; None where none said."""
+    """Median of what the latest saves of the prevailing mode blocked training; None where none said."""
     commit_lag_p50_ns: int | None = None
     is_asynchronous: bool = False
     """Of the latest saves that said how they were made, most were asynchronous."""

@@ -216,3 +216,10 @@ def test_reading_and_writing_at_once_never_fails(runs: httpx.Client, small_run: 
     for reader in readers:
         reader.join()
     assert bad == []
+
+
+@pytest.mark.parametrize("query", ["offset=99999999999999999999", "offset=-1", "state=foo", "sort=nonsense", "limit=0"])
+def test_a_list_that_cannot_be_is_refused_and_not_a_bug(client, query: str):
+    answer = client.get(f"/api/v1/runs?{query}")
+    assert answer.status_code == 422
+    assert answer.json()["error"]["code"] == "invalid_parameter"

@@ -176,3 +176,13 @@ def test_an_incident_wholly_out_of_account_is_shown_and_counts_nowhere():
     assert group(view, "all", "all")["incidents"] == 1
     partly = twice_down().exclude(since, (since + until) / 2).view()
     assert partly.rates.faults == 2
+
+
+def test_of_saves_made_both_ways_the_prevailing_one_says_what_a_save_blocks():
+    story = Story().start().bring_up(20)
+    for number, write in enumerate((None, None, None, 30.0)):
+        story.steps(number * 100 + 1, number * 100 + 100).save(
+            number * 100 + 100, blocked=2 if write else 10, write=write
+        )
+    freshness = story.view().checkpoint
+    assert (freshness.is_asynchronous, freshness.blocked_ns) == (False, 10 * SECOND)
