@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from rerail.server.core import codec
 from rerail.server.core.exclusions import Exclusions
 from rerail.server.core.facts import Excluded, ExclusionState, Fact, WindowState
-from rerail.server.core.view import Exclusion
+from rerail.server.core.view import Exclusion, ExclusionChange
 from rerail.server.errors import RefusedRequestError
 from rerail.server.queries import Queries
 from rerail.server.store import Batch, LoggedFact, Receipt, Stated, Store
+from rerail.server.store.log_slices import logged_facts
 
 PEOPLE = "people"
 """The emitter that people speak through."""
@@ -73,13 +75,12 @@ class ExclusionDesk:
         if known.is_withdrawn is (state is WindowState.WITHDRAWN):
             return known
         said = {"kind": ExclusionState.kind, "window": window, "state": state.value, "reason": reason, "author": author}
-        self._say(run_id, said)
-        changed = _named(self._logged(run_id).windows(), window)
-        assert changed is not None, "a window that was declared stays in the log"
-        return changed
+        fact = self._say(run_id, said)
+        change = ExclusionChange(fact.at, state.value, reason, author)
+        return replace(known, is_withdrawn=state is WindowState.WITHDRAWN, changes=(*known.changes, change))
 
     def _logged(self, run_id: str) -> Exclusions:
-        return Exclusions(self._store.log(run_id).facts)
+        return Exclusions(logged_facts(self._store, run_id))
 
     def _say(self, run_id: str, said: dict[str, object]) -> Fact:
         """State one fact of the run, under the next free number of `people`."""

@@ -15,23 +15,20 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rerail.server.core.facts import Fact
 from rerail.server.core.fold import RunFold
 from rerail.server.core.rollup import Rollups
 from rerail.server.core.view import RunState, RunView
 from rerail.server.errors import StoreAwayError
-from rerail.server.store import DerivedRun, DueRun, LogSlice, Store
+from rerail.server.store import DerivedRun, DueRun, Store
+from rerail.server.store.log_slices import logged_facts, slices
 
 logger = logging.getLogger(__name__)
 
 SECOND = 10**9
 LEASE_NS = 120 * SECOND
-FACTS_AT_ONCE = 5000
-"""About so many facts of a run are read from the log at once: they are never all in memory."""
-
 HELD_FOLDS = 256
 """Folds kept in memory; the least recently used one goes first."""
 
@@ -52,28 +49,8 @@ class _Held:
     def of(cls, run: str, store: Store) -> _Held:
         """A fold that holds no fact: what it must see again is read from the log."""
 
-        def recall() -> Iterator[Fact]:
-            for log in slices(store, run, 0, held.upto_ingest):
-                yield from log.facts
-
-        held = cls(RunFold(run, recall))
+        held = cls(RunFold(run, lambda: logged_facts(store, run, held.upto_ingest)))
         return held
-
-
-def slices(store: Store, run: str, after_ingest: int, upto_ingest: int | None = None) -> Iterator[LogSlice]:
-    """The log of a run in pieces of about `FACTS_AT_ONCE`; at least one, also where nothing came since."""
-    commits = 4
-    while True:
-        upto = after_ingest + commits
-        log = store.log(run, after_ingest, upto if upto_ingest is None else min(upto, upto_ingest))
-        yield log
-        after_ingest = log.upto_ingest
-        if after_ingest >= (log.last_ingest if upto_ingest is None else upto_ingest):
-            return
-        if 2 * len(log.facts) < FACTS_AT_ONCE:
-            commits *= 2
-        elif len(log.facts) > FACTS_AT_ONCE:
-            commits = max(1, commits // 2)
 
 
 class Projector:

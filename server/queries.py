@@ -41,6 +41,7 @@ from rerail.server.query_results import (
     Timeline,
 )
 from rerail.server.store import LogSlice, Store
+from rerail.server.store.log_slices import slices
 from rerail.server.store.run_rows import mark_of, marks_of
 from rerail.server.thinning import WideWindow, binned, rollup_step, thinned_checkpoints, thinned_points
 
@@ -147,14 +148,15 @@ class Queries:
 
     def _past(self, run_id: str, as_of: int) -> LogSlice:
         """The facts that had happened by `as_of`."""
-        log = self._store.log(run_id)
-        if log.gone_before is not None:
-            raise LogGoneError(run_id)
         offsets = {row.emitter: row.clock_offset_ns or 0 for row in self._store.emitters(run_id)}
-        facts = tuple(fact for fact in log.facts if fact.at - offsets.get(fact.emitter, 0) <= as_of)
+        facts: list[Fact] = []
+        for log in slices(self._store, run_id, 0):
+            if log.gone_before is not None:
+                raise LogGoneError(run_id)
+            facts += (fact for fact in log.facts if fact.at - offsets.get(fact.emitter, 0) <= as_of)
         if not facts:
             raise NotFoundError("run", run_id)
-        return replace(log, facts=facts)
+        return replace(log, facts=tuple(facts))
 
     def _folded(self, run_id: str, log: LogSlice, as_of: int) -> tuple[RunView, Sequence[Span]]:
         fold = RunFold(run_id)

@@ -19,6 +19,7 @@ from rerail.server.core.facts import Fact
 from rerail.server.core.view import RunView
 from rerail.server.errors import LogGoneError
 from rerail.server.store import Store
+from rerail.server.store.log_slices import logged_facts, slices
 
 HELD = 8
 
@@ -34,7 +35,7 @@ class _Held:
     """One run's history, and up to where its log was read. It holds no fact: the log has them."""
 
     def __init__(self, run_id: str, store: Store) -> None:
-        self.fold = HistoryFold(lambda: store.log(run_id, 0, self.upto_ingest).facts)
+        self.fold = HistoryFold(lambda: logged_facts(store, run_id, self.upto_ingest))
         self.upto_ingest = 0
         self.lock = threading.Lock()
 
@@ -61,9 +62,9 @@ class Histories:
             while len(self._held) > self._most:
                 self._held.popitem(last=False)
         with held.lock:
-            log = self._store.log(run_id, held.upto_ingest)
-            if log.gone_before is not None:
-                raise LogGoneError(run_id)
-            held.upto_ingest = log.upto_ingest
-            held.fold.add(log.facts)
+            for log in slices(self._store, run_id, held.upto_ingest):
+                if log.gone_before is not None:
+                    raise LogGoneError(run_id)
+                held.upto_ingest = log.upto_ingest
+                held.fold.add(log.facts)
             yield held.fold.history(view)

@@ -82,6 +82,15 @@ def tile(name: str, value: Content, about: Content = None, href: str | None = No
     return html.A(inside, href=href, className=class_name) if href else html.Div(inside, className=class_name)
 
 
+def count_figure(value: str, name: str, hint: str | None = None, is_worrying: bool = False) -> Markup:
+    """A number and what it counts, in a row of such."""
+    return html.Div(
+        [html.Span(value, className="count-value"), html.Span(name, className="count-name")],
+        className="count count-some" if is_worrying else "count",
+        title=hint,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """A column of a table."""

@@ -182,38 +182,24 @@ run_view = Table(
     Index(None, "last_heard_at"),
 )
 
-span_block = Table(
-    "span_block",
-    metadata,
-    _key("run_id"),
-    _key("block"),
-    Column("start_at", BigInteger, nullable=False),
-    Column("end_at", BigInteger, nullable=False),
-    Column("span_count", Integer, nullable=False),
-    Column("spans", LargeBinary, nullable=False),
-)
 
-step_point_block = Table(
-    "step_point_block",
-    metadata,
-    _key("run_id"),
-    _key("block"),
-    Column("start_at", BigInteger, nullable=False),
-    Column("end_at", BigInteger, nullable=False),
-    Column("point_count", Integer, nullable=False),
-    Column("points", LargeBinary, nullable=False),
-)
+def _blocks(name: str, count: str, content: str) -> Table:
+    """Items of a run in blocks, each with the range of time it touches."""
+    return Table(
+        name,
+        metadata,
+        _key("run_id"),
+        _key("block"),
+        Column("start_at", BigInteger, nullable=False),
+        Column("end_at", BigInteger, nullable=False),
+        Column(count, Integer, nullable=False),
+        Column(content, LargeBinary, nullable=False),
+    )
 
-checkpoint_block = Table(
-    "checkpoint_block",
-    metadata,
-    _key("run_id"),
-    _key("block"),
-    Column("start_at", BigInteger, nullable=False),
-    Column("end_at", BigInteger, nullable=False),
-    Column("checkpoint_count", Integer, nullable=False),
-    Column("checkpoints", LargeBinary, nullable=False),
-)
+
+span_block = _blocks("span_block", "span_count", "spans")
+step_point_block = _blocks("step_point_block", "point_count", "points")
+checkpoint_block = _blocks("checkpoint_block", "checkpoint_count", "checkpoints")
 
 rollup_block = Table(
     "rollup_block",

@@ -8,7 +8,7 @@ from rerail.server.core.view import RunView, Unexplained
 from rerail.server.query_results import EmitterRow, RefusedRow
 from rerail.ui import text
 from rerail.ui.address import run_path
-from rerail.ui.elements import Head, badge, copy_table_button, folded, instant, link, panel, table
+from rerail.ui.elements import Head, badge, copy_table_button, count_figure, folded, instant, link, panel, table
 from rerail.ui.markup import Content, Markup, html
 
 CLOCK_DOUBT_NS = 1_000_000_000
@@ -28,13 +28,15 @@ def quality_panel(view: RunView, emitters: Sequence[EmitterRow]) -> Markup:
         ("refused", quality.rejected, "Lines that could not be read; see the data page."),
     )
     figures = [
-        _figure(text.number(how_many), name, hint, bool(how_many) and name in ("contradictory", "refused"))
+        count_figure(text.number(how_many), name, hint, bool(how_many) and name in ("contradictory", "refused"))
         for name, how_many, hint in counts
     ]
     figures.append(
-        _figure(text.duration(quality.clock_spread_ns), "between clocks", "Largest difference between emitters' clocks")
+        count_figure(
+            text.duration(quality.clock_spread_ns), "between clocks", "Largest difference between emitters' clocks"
+        )
     )
-    figures.append(_figure(text.duration(quality.unexplained_ns), "unexplained", "Time that no fact explains"))
+    figures.append(count_figure(text.duration(quality.unexplained_ns), "unexplained", "Time that no fact explains"))
     content: list[Content] = [html.Div(figures, className="counts")]
     if quality.notes:
         content.append(html.Ul([html.Li(note) for note in quality.notes], className="rests-on"))
@@ -151,11 +153,3 @@ def _offset(offset_ns: int | None) -> Content:
         return text.DASH
     shown = ("+" if offset_ns > 0 else "") + text.duration(offset_ns)
     return badge(shown, "warn", "far from this server's clock; corrected") if abs(offset_ns) > CLOCK_DOUBT_NS else shown
-
-
-def _figure(value: str, name: str, hint: str, is_worrying: bool = False) -> Markup:
-    return html.Div(
-        [html.Span(value, className="count-value"), html.Span(name, className="count-name")],
-        className="count count-some" if is_worrying else "count",
-        title=hint,
-    )

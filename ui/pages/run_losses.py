@@ -12,6 +12,7 @@ from rerail.ui.elements import (
     Head,
     badge,
     copy_table_button,
+    count_figure,
     folded,
     instant,
     link,
@@ -124,15 +125,7 @@ def _facts(view: RunView) -> Markup:
         facts.append(("hidden checkpoint cost", text.duration(view.hidden_checkpoint_ns)))
     if view.slowdown_ns is not None:
         facts.append(("steps slower than undisturbed", text.duration(view.slowdown_ns)))
-    return html.Div(
-        [
-            html.Div(
-                [html.Span(value, className="count-value"), html.Span(name, className="count-name")], className="count"
-            )
-            for name, value in facts
-        ],
-        className="counts counts-foot",
-    )
+    return html.Div([count_figure(value, name) for name, value in facts], className="counts counts-foot")
 
 
 def incidents_panel(view: RunView) -> Markup:

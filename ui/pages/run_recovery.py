@@ -8,7 +8,7 @@ from rerail.server.core.recovery import GROUPINGS
 from rerail.server.core.view import FailureRates, Percentiles, RecoveryDistribution, RunView
 from rerail.ui import text
 from rerail.ui.address import incident_path
-from rerail.ui.elements import Head, copy_table_button, panel, table
+from rerail.ui.elements import Head, copy_table_button, count_figure, panel, table
 from rerail.ui.figures.strip import recovery_strip
 from rerail.ui.markup import Content, Markup, html
 
@@ -59,17 +59,7 @@ def _rates(rates: FailureRates) -> Markup:
         limits = f"{rates.per_1000_node_days_low:.3g} to {rates.per_1000_node_days_high:.3g}"
         rate = f"{rates.per_1000_node_days:.3g} ({limits})"
         facts.append(("faults per 1,000 node-days", rate, "with the exact 95 % Poisson limits"))
-    return html.Div(
-        [
-            html.Div(
-                [html.Span(value, className="count-value"), html.Span(name, className="count-name")],
-                className="count",
-                title=about,
-            )
-            for name, value, about in facts
-        ],
-        className="counts",
-    )
+    return html.Div([count_figure(value, name, about) for name, value, about in facts], className="counts")
 
 
 def _strip(view: RunView) -> list[Markup]:
