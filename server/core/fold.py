@@ -49,6 +49,7 @@ from rerail.server.core.unexplained import Circumstances, Gaps, explained
 from rerail.server.core.view import (
     Account,
     Attempt,
+    BlindPeriod,
     Checkpoint,
     DataQuality,
     EvidenceLine,
@@ -153,6 +154,7 @@ class RunFold:
             self._saves.seal(len(records) - 1, *sealed)
         state, last_heard_at, silent_since = self._liveness(life.ended_at, as_of)
         wide = self._gathering.run_wide
+        blind = wide.blind.periods()
         metadata = Metadata(self._gathering)
         quality = DataQuality(
             duplicates=duplicates + self._gathering.repeated,
@@ -161,8 +163,8 @@ class RunFold:
             rejected=rejected,
             clock_spread_ns=self._clock_spread_ns(),
             unexplained_ns=dict(account.ns_by_phase).get(Phase.SILENT, 0),
-            unexplained=self._unexplained(records, attempts, life, account, state),
-            blind=wide.blind.periods(),
+            unexplained=self._unexplained(records, attempts, life, account, state, blind),
+            blind=blind,
             contradictions=grouped(
                 [
                     *suspicions,
@@ -181,14 +183,7 @@ class RunFold:
                 bool(shelf.ordered),
                 current_step is not None,
                 wide.speaks_for_ranks,
-                [
-                    number
-                    for number, (record, around) in enumerate(zip(records, surroundings, strict=True))
-                    if around.is_interrupted
-                    and not around.is_last
-                    and timeline.folded[number].result.noticed_at == around.end
-                    and around.end not in record.notices
-                ],
+                self._unnoticed(records, surroundings),
             ),
         )
         faults = sum(incident.counts for incident in incidents)
@@ -468,6 +463,7 @@ class RunFold:
         life: Life,
         account: Account,
         state: RunState,
+        blind: tuple[BlindPeriod, ...],
     ) -> tuple[Unexplained, ...]:
         """What the run's own facts make of its silent time."""
         wide = self._gathering.run_wide
@@ -477,7 +473,7 @@ class RunFold:
             attempts=attempts,
             loaded_steps=frozenset(load.step for record in records for load in record.loads if load.is_ok),
             checkpoints=checkpoints,
-            blind=wide.blind.periods(),
+            blind=blind,
             speaks_for_ranks=wide.speaks_for_ranks,
             saw_scheduler=bool(wide.scheduler),
             saw_saves=bool(checkpoints) or Phase.SAVING in phases,
@@ -486,6 +482,17 @@ class RunFold:
             step_ns=self._saves.counts.median(),
         )
         return explained(self._gaps.renew(self._timeline.spans, self._timeline.settled_spans), around)
+
+    def _unnoticed(self, records: Sequence[AttemptRecord], surroundings: Sequence[Surroundings]) -> list[int]:
+        """Interrupted attempts of whose fault nobody told: it counts as noticed when the next attempt began."""
+        return [
+            number
+            for number, (record, around) in enumerate(zip(records, surroundings, strict=True))
+            if around.is_interrupted
+            and not around.is_last
+            and self._timeline.folded[number].result.noticed_at == around.end
+            and around.end not in record.notices
+        ]
 
     def _current_phase(self) -> Phase | None:
         """What the run does, as far as last told: between two steps nothing is told, and that is no silence yet."""
