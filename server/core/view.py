@@ -212,6 +212,8 @@ class EvidenceLine:
     code: str | None = None
     emitter: str | None = None
     seq: int | None = None
+    meaning: str | None = None
+    """What the maker of the code says of it and what to do, e.g. of an XID; None where the text speaks for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,9 @@ class Verdict:
     advice: str | None = None
     missing_evidence: str | None = None
     """What would settle it, where the evidence does not."""
+    traits: Pairs = ()
+    """What makes this fault the same as another, sorted by name: `exception`, `frame`, `operation`, `xid`, …; values
+    without numbers that differ from one time to the next."""
 
 
 @dataclass(frozen=True, slots=True)
