@@ -16,6 +16,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from operator import itemgetter
 
 from rerail.server.core.attempt_pass import Surroundings
@@ -27,7 +28,7 @@ from rerail.server.core.freshness import freshness_of
 from rerail.server.core.gathering import Gathering, Recall
 from rerail.server.core.goodput import Capacities, Tally, account_of
 from rerail.server.core.incidents import IncidentBounds, IncidentFindings, Interruption, incident, incident_bounds
-from rerail.server.core.life import Life, life_of, surroundings_of
+from rerail.server.core.life import Around, Life, ended_too_soon, life_of, surroundings_of
 from rerail.server.core.progress import resumed_from
 from rerail.server.core.quality import (
     Suspicion,
@@ -44,6 +45,7 @@ from rerail.server.core.rates import failure_rates
 from rerail.server.core.recovery import recovery_distributions
 from rerail.server.core.run_timeline import RunTimeline, Version
 from rerail.server.core.saves import Saves
+from rerail.server.core.steadiness import Steadiness
 from rerail.server.core.told import Metadata, Started, initiator_of, scope_of
 from rerail.server.core.unexplained import Circumstances, Gaps, explained
 from rerail.server.core.view import (
@@ -83,9 +85,14 @@ class RunFold:
         self._saves = Saves(self._gathering)
         self._verdicts: dict[int, tuple[tuple[object, ...], Verdict, tuple[EvidenceLine, ...]]] = {}
         self._scheduler: tuple[tuple[int, int], list[tuple[int, str]]] = ((0, 0), [])
+        self._steadiness = Steadiness()
+        self._around = Around()
         self._suspected: dict[int, tuple[Version, list[Suspicion]]] = {}
         self._shown: dict[int, tuple[tuple[object, ...], Attempt]] = {}
-        self._incidents: dict[tuple[object, ...], Incident] = {}
+        self._attempts_before: tuple[Attempt, ...] = ()
+        self._interruptions: list[Interruption] = []
+        self._incidents: dict[int, tuple[IncidentBounds, Incident]] = {}
+        """By their first attempt: those that were regained."""
         self._recovered: tuple[tuple[object, ...], tuple[RecoveryDistribution, ...]] = ((), ())
         self._gaps = Gaps()
         self.settled_checkpoints = 0
@@ -136,17 +143,21 @@ class RunFold:
         if life is None:
             return self._view_of_nothing(as_of, duplicates, rejected)
         timeline = self._timeline
-        surroundings, suspicions = surroundings_of(self._gathering, records, life)
-        if not timeline.fold(records, surroundings, capacities):
+        before, self._steadiness = self._steadiness, Steadiness.of(self._gathering, records, life)
+        steady = min(self._steadiness.steady_since(before), len(timeline.folded))
+        self._around = surroundings_of(self._gathering, records, life, self._around, steady)
+        surroundings = self._around.surroundings
+        if not timeline.fold(records, surroundings, capacities, steady):
+            self._steadiness = Steadiness()
             self._gathering.regather()
             return self.view(as_of, duplicates=duplicates, rejected=rejected)
         self._saves.renew_samples(records, surroundings, timeline.folded)
         rollbacks = tuple(folded.rollback for folded in timeline.folded if folded.rollback is not None)
         high_water_step = timeline.folded[-1].result.carry.high_water_step if timeline.folded else None
         current_step = timeline.current_step(high_water_step)
-        account, gpu_account = timeline.accounts(life, current_step, high_water_step, capacities)
-        attempts = self._attempts(records, surroundings, life)
-        incidents = self._all_incidents(records, surroundings, attempts, life, capacities, rollbacks)
+        account, gpu_account = timeline.accounts(life, current_step, high_water_step, capacities, steady)
+        attempts = self._attempts_before = self._attempts(records, surroundings, life, steady)
+        incidents = self._all_incidents(records, surroundings, attempts, life, capacities, rollbacks, steady)
         shelf = self._saves.shelf
         self.settled_checkpoints = shelf.settle()
         sealed = timeline.seal(records, surroundings, capacities)
@@ -167,8 +178,9 @@ class RunFold:
             blind=blind,
             contradictions=grouped(
                 [
-                    *suspicions,
-                    *self._suspicions(records),
+                    *ended_too_soon(self._gathering, life),
+                    *chain.from_iterable(self._around.suspicions),
+                    *self._suspicions(records, steady),
                     *unearned_checkpoints(shelf, high_water_step),
                     *self._saves.suspicions(),
                     *steps_without_gpus(timeline.spans, capacities),
@@ -268,10 +280,11 @@ class RunFold:
         )
 
     def _attempts(
-        self, records: Sequence[AttemptRecord], surroundings: Sequence[Surroundings], life: Life
+        self, records: Sequence[AttemptRecord], surroundings: Sequence[Surroundings], life: Life, steady: int
     ) -> tuple[Attempt, ...]:
-        attempts = []
-        for number, (record, around) in enumerate(zip(records, surroundings, strict=True)):
+        attempts = list(self._attempts_before[:steady])
+        for number in range(steady, len(records)):
+            record, around = records[number], surroundings[number]
             before = None if number == 0 else (records[number - 1].job, records[number - 1].key)
             signature = (self._timeline.version(record), around, before, life.outcome if around.is_last else None)
             shown = self._shown.get(number)
@@ -339,10 +352,13 @@ class RunFold:
         life: Life,
         capacities: Capacities,
         rollbacks: Sequence[Rollback],
+        steady: int,
     ) -> tuple[Incident, ...]:
-        interruptions = []
-        for attempt, around, folded, record in zip(attempts, surroundings, self._timeline.folded, records, strict=True):
-            blocks = record.blocks()
+        del self._interruptions[steady:]
+        interruptions = self._interruptions
+        for number in range(steady, len(records)):
+            attempt, around, folded = attempts[number], surroundings[number], self._timeline.folded[number]
+            blocks = records[number].blocks()
             interruptions.append(
                 Interruption(
                     number=attempt.number,
@@ -356,10 +372,19 @@ class RunFold:
                 )
             )
         by_attempt = {rollback.attempt: rollback for rollback in rollbacks}
-        return tuple(
-            self._incident(bounds, records, surroundings, life, capacities, by_attempt)
-            for bounds in incident_bounds(interruptions, is_run_over=life.ended_at is not None)
-        )
+        known, self._incidents = self._incidents, {}
+        incidents = []
+        for bounds in incident_bounds(interruptions, is_run_over=life.ended_at is not None):
+            first = bounds.attempts[0]
+            before = known.get(first) if bounds.attempts[-1] + 2 <= steady else None
+            if before is not None and before[0] == bounds:
+                made = before[1]
+            else:
+                made = self._incident(bounds, records, surroundings, life, capacities, by_attempt)
+            incidents.append(made)
+            if bounds.end is not None and bounds.end <= life.end:
+                self._incidents[first] = bounds, made
+        return tuple(incidents)
 
     def _incident(
         self,
@@ -374,21 +399,6 @@ class RunFold:
         involved = range(bounds.attempts[0], min(last + 1, len(records)))
         inside = tuple(rollbacks[number] for number in involved if number > bounds.attempts[0] and number in rollbacks)
         verdict, evidence = self._verdict(bounds.attempts[0], records, surroundings)
-        signature = (
-            bounds,
-            tuple(
-                (folded.version, folded.carry_in, folded.gpus)
-                for folded in (self._timeline.folded[number] for number in involved)
-            ),
-            capacities.is_known,
-            tuple(surroundings[number] for number in involved if bounds.end is None or number < last),
-            inside,
-            verdict,
-            life.end if bounds.end is None or bounds.end > life.end else None,
-        )
-        known = self._incidents.get(signature)
-        if known is not None:
-            return known
         lowest = min(inside, key=lambda each: each.to_step, default=None)
         exit_codes = records[bounds.attempts[0]].exit_codes()
         findings = IncidentFindings(
@@ -399,12 +409,7 @@ class RunFold:
             lost_steps=0 if lowest is None else lowest.steps,
             lost_ns=0 if lowest is None else lowest.lost_ns,
         )
-        made = incident(self.run_id, bounds, self._timeline.spans, life.end, capacities, findings)
-        if bounds.end is not None:
-            if len(self._incidents) > 20_000:
-                self._incidents.clear()
-            self._incidents[signature] = made
-        return made
+        return incident(self.run_id, bounds, self._timeline.spans, life.end, capacities, findings)
 
     def _scheduler_states(self) -> Sequence[tuple[int, str]]:
         """`(at, state)` of everything schedulers said, in order; put in order once for each version of it."""
@@ -446,11 +451,11 @@ class RunFold:
         self._verdicts[number] = (signature, verdict, evidence)
         return verdict, evidence
 
-    def _suspicions(self, records: Sequence[AttemptRecord]) -> list[Suspicion]:
+    def _suspicions(self, records: Sequence[AttemptRecord], steady: int) -> list[Suspicion]:
         found: list[Suspicion] = []
         for number, record in enumerate(records):
-            version = self._timeline.version(record)
             known = self._suspected.get(number)
+            version = self._timeline.version(record) if number >= steady or known is None else known[0]
             if known is None or known[0] != version:
                 known = self._suspected[number] = (version, suspicions_of(number, record))
             found.extend(known[1])

@@ -148,6 +148,8 @@ class Capacities:
 
     def gpu_ns(self, start: int, end: int) -> int:
         """∫ GPUs dt over `[start, end)`."""
+        if self.only is not None:
+            return max(0, end - start) * self.only
         return sum(length * gpus for length, gpus in self.between(start, end))
 
 

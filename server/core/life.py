@@ -52,42 +52,55 @@ def life_of(gathering: Gathering, records: Sequence[AttemptRecord], as_of: int) 
     return Life(start, max(start, as_of), None, None, None)
 
 
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What every attempt must know of its run, and what in that contradicts."""
+
+    surroundings: Sequence[Surroundings] = ()
+    suspicions: Sequence[Sequence[Suspicion]] = ()
+    """Of each attempt."""
+
+
+def ended_too_soon(gathering: Gathering, life: Life) -> list[Suspicion]:
+    """Who told of an end after which the run went on."""
+    return [
+        Suspicion("the run went on after it was told to have ended", f"told by {emitter}", at)
+        for at, emitter, _, _ in gathering.run_wide.ended
+        if life.ended_at is None and at <= life.end
+    ]
+
+
 def surroundings_of(
-    gathering: Gathering, records: Sequence[AttemptRecord], life: Life
-) -> tuple[list[Surroundings], list[Suspicion]]:
-    """What each attempt must know of its run, and what in the order of attempts contradicts."""
-    suspicions: list[Suspicion] = []
-    for at, emitter, _, _ in gathering.run_wide.ended:
-        if life.ended_at is None and at <= life.end:
-            suspicions.append(Suspicion("the run went on after it was told to have ended", f"told by {emitter}", at))
-    starts = [record.started_at for record in records]
-    if starts:
-        starts[0] = life.start
-    for index in range(len(starts)):
-        if starts[index] > life.end:
-            if starts[index] > life.end + END_SLACK_NS:
-                suspicions.append(Suspicion(AFTER_NOW, f"attempt {index}", starts[index]))
-            starts[index] = life.end
-    for index in range(1, len(starts)):
-        if starts[index] < starts[index - 1]:
-            suspicions.append(
-                Suspicion("an attempt began before the one it follows", f"attempt {index}", starts[index])
-            )
-            starts[index] = starts[index - 1]
+    gathering: Gathering, records: Sequence[AttemptRecord], life: Life, before: Around, steady: int
+) -> Around:
+    """What each attempt must know of its run; of the `steady` leading ones it is what it was `before`."""
+    suspicions = [*before.suspicions[:steady], *([] for _ in records[steady:])]
+    starts = [around.start for around in before.surroundings[:steady]]
+    for index in range(steady, len(records)):
+        start = life.start if index == 0 else records[index].started_at
+        if start > life.end:
+            if start > life.end + END_SLACK_NS:
+                suspicions[index].append(Suspicion(AFTER_NOW, f"attempt {index}", start))
+            start = life.end
+        if index and start < starts[-1]:
+            suspicions[index].append(Suspicion("an attempt began before the one it follows", f"attempt {index}", start))
+            start = starts[-1]
+        starts.append(start)
     queue = []
     attempt_starts = sorted(record.started_at for record in records)
     for since, until in gathering.queue_intervals():
         following = next((at for at in attempt_starts if at > since), life.end)
         queue.append(Claim(since, min(life.end if until is None else until, following), Phase.QUEUED))
     excluded = [Claim(since, until, Phase.EXCLUDED) for since, until in gathering.run_wide.exclusions.in_force()]
-    around = []
-    for index, record in enumerate(records):
+    around = list(before.surroundings[:steady])
+    for index in range(steady, len(records)):
+        record = records[index]
         is_last = index == len(records) - 1
         start = starts[index]
         end = max(start, life.end if is_last else starts[index + 1])
         next_record = None if is_last else records[index + 1]
         is_interrupted, is_planned = ending(record, next_record, life)
-        suspicions += _outside(index, record, start, end, is_last)
+        suspicions[index] = [*suspicions[index], *_outside(index, record, start, end, is_last)]
         around.append(
             Surroundings(
                 start=start,
@@ -100,7 +113,7 @@ def surroundings_of(
                 excluded=tuple(claim for claim in excluded if claim.end > start and claim.start < end),
             )
         )
-    return around, suspicions
+    return Around(around, suspicions)
 
 
 def _outside(number: int, record: AttemptRecord, start: int, end: int, is_last: bool) -> list[Suspicion]:

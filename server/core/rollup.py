@@ -67,6 +67,16 @@ class _Sums:
         known = self._gpu_ns.get(key, 0)
         self._gpu_ns[key] = None if known is None or gpu_ns is None else known + gpu_ns
 
+    def take(self, cells: Iterable[Cell], times: int) -> None:
+        """Cells, so many times over."""
+        for phase, kind, ns, gpu_ns in cells:
+            self.count(phase, kind, ns * times, None if gpu_ns is None else gpu_ns * times)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether anything was counted."""
+        return bool(self._ns)
+
     def cells(self) -> tuple[Cell, ...]:
         keys = sorted(self._ns, key=_order)
         return tuple(Cell(*key, self._ns[key], self._gpu_ns[key]) for key in keys)
@@ -92,17 +102,28 @@ class Rollup:
 
     def renew(self, spans: Sequence[Span], capacities: Capacities, since: int | None) -> None:
         """Make the bins from the one that holds `since` on anew; None makes all anew."""
-        if since is None or not spans:
-            self.bins.clear()
-            self.settled = 0
-            since = None
-        else:
-            self._cut(self.resolution.floor(since))
-            # The last one may be counted on.
-            self.settled = max(0, len(self.bins) - 1)
-            spans = clipped(spans, self.resolution.floor(since), spans[-1].end)
+        edge = None if since is None or not spans else self.resolution.floor(since)
+        self._keep_until(edge)
+        if edge is not None:
+            spans = clipped(spans, edge, spans[-1].end)
         for start, cells, count in _rolled(spans, self.resolution, capacities):
             self._append(start, cells, count)
+
+    def renew_from(self, finer: Rollup, since: int | None) -> None:
+        """The same, out of the bins of a resolution that divides this one: a day is made of 24 hours, not of spans."""
+        edge = None if since is None or not finer.bins else self.resolution.floor(since)
+        self._keep_until(edge)
+        for start, cells, count in _coarser(finer, self.resolution, edge):
+            self._append(start, cells, count)
+
+    def _keep_until(self, edge: int | None) -> None:
+        """Keep what lies before an edge; None keeps nothing."""
+        if edge is None:
+            self.bins.clear()
+        else:
+            self._cut(edge)
+        # The last one may be counted on.
+        self.settled = max(0, len(self.bins) - 1)
 
     def _cut(self, edge: int) -> None:
         """Take out everything from an edge between two bins on."""
@@ -133,8 +154,11 @@ class Rollups:
         if since is not None and capacities.told != self._gpus:
             since = _first_change(self._gpus, capacities.told, since)
         self._gpus = capacities.told
-        for rollup in self.by_resolution.values():
-            rollup.renew(spans, capacities, since)
+        finer, *coarser = self.by_resolution.values()
+        finer.renew(spans, capacities, since)
+        for rollup in coarser:
+            rollup.renew_from(finer, since)
+            finer = rollup
 
 
 def _first_change(before: Sequence[tuple[int, int]], now: Sequence[tuple[int, int]], since: int) -> int | None:
@@ -183,6 +207,37 @@ def _rolled(
             at = until
     if sums is not None:
         yield begin, sums.cells(), 1
+
+
+def _coarser(finer: Rollup, resolution: Resolution, since: int | None) -> Iterator[tuple[int, tuple[Cell, ...], int]]:
+    """`(start, cells, count)` of bins made of finer ones, from an edge between two on; neighbours may be alike."""
+    bins, part, length = finer.bins, finer.resolution.value, resolution.value
+    first = 0 if since is None else max(0, bisect_right(bins, since, key=_start_of) - 1)
+    begin, sums = 0, _Sums()
+    for each in bins[first:]:
+        at, end = each.start if since is None else max(each.start, since), each.start + each.count * part
+        while at < end:
+            here = resolution.floor(at)
+            if here != begin:
+                if sums.is_begun:
+                    yield begin, sums.cells(), 1
+                begin, sums = here, _Sums()
+            whole = (end - at) // length if at == here else 0
+            if whole:
+                sums.take(each.cells, length // part)
+                yield begin, sums.cells(), whole
+                sums = _Sums()
+                at += whole * length
+                continue
+            until = min(end, here + length)
+            sums.take(each.cells, (until - at) // part)
+            at = until
+    if sums.is_begun:
+        yield begin, sums.cells(), 1
+
+
+def _start_of(each: RollupBin) -> int:
+    return each.start
 
 
 def between(bins: Iterable[RollupBin], resolution: Resolution, start: int, end: int) -> Iterator[RollupBin]:

@@ -88,6 +88,24 @@ class Folded:
     sealed: Sealed | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Time of the leading attempts."""
+
+    attempts: int
+    tally: Tally
+    gpu_tally: Tally
+
+
+def _summed(folded: Sequence[Folded], before: _Sums | None = None) -> tuple[Tally, Tally]:
+    """Time of attempts in order, by wall time and by GPU time, and of those before them."""
+    total, gpu_total = Tally(), Tally()
+    for each in (*((before,) if before is not None else ()), *folded):
+        total.add(each.tally)
+        gpu_total.add(each.gpu_tally)
+    return total, gpu_total
+
+
 class RunTimeline:
     """Spans and step points of one run, and the sums over them."""
 
@@ -97,6 +115,7 @@ class RunTimeline:
         self.settled_spans = 0
         self.settled_step_points = 0
         self.folded: list[Folded] = []
+        self._steady_sums = _Sums(0, Tally(), Tally())
         self._gathering = gathering
 
     def version(self, record: AttemptRecord) -> Version:
@@ -104,15 +123,24 @@ class RunTimeline:
         return Version(self._gathering.gatherings, record.job, record.key, record.version)
 
     def fold(
-        self, records: Sequence[AttemptRecord], surroundings: Sequence[Surroundings], capacities: Capacities
+        self,
+        records: Sequence[AttemptRecord],
+        surroundings: Sequence[Surroundings],
+        capacities: Capacities,
+        steady: int,
     ) -> bool:
-        """Bring the timeline up to date. False when what was sealed no longer holds and must be gathered anew."""
-        carry = Carry()
-        before, after = self.folded, list[Folded]()
+        """Bring the timeline up to date; the `steady` leading attempts are what they were.
+
+        False when what was sealed no longer holds and must be gathered anew.
+        """
+        before, after = self.folded, self.folded[:steady]
+        carry = after[-1].result.carry if after else Carry()
         old_spans, old_points = self.spans, self.step_points
-        spans_at = points_at = 0
+        spans_at = sum(folded.span_count for folded in after)
+        points_at = sum(folded.point_count for folded in after)
         unchanged = True
-        for number, (record, around) in enumerate(zip(records, surroundings, strict=True)):
+        for number in range(steady, len(records)):
+            record, around = records[number], surroundings[number]
             known = before[number] if number < len(before) else None
             gpus = tuple(capacities.between(around.start, around.end)) if capacities.is_known else ()
             version = self.version(record)
@@ -274,13 +302,12 @@ class RunTimeline:
         return self.step_points[-1].step if self.step_points else None
 
     def accounts(
-        self, life: Life, current_step: int | None, high_water_step: int | None, capacities: Capacities
+        self, life: Life, current_step: int | None, high_water_step: int | None, capacities: Capacities, steady: int
     ) -> tuple[Account, Account | None]:
         """Where the time of the whole life went, by wall time and by GPU time."""
-        total, gpu_total = Tally(), Tally()
-        for folded in self.folded:
-            total.add(folded.tally)
-            gpu_total.add(folded.gpu_tally)
+        if self._steady_sums.attempts != steady:
+            self._steady_sums = _Sums(steady, *_summed(self.folded[:steady]))
+        total, gpu_total = _summed(self.folded[steady:], self._steady_sums)
         if not self.folded:
             waiting = [
                 Claim(since, life.end if until is None else min(until, life.end), Phase.QUEUED)
