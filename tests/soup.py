@@ -86,6 +86,26 @@ def _steps(draw: st.DrawFn) -> dict[str, object]:
     return {"first_step": draw(steps), "start": draw(instants), "durations_us": durations, "count": count}
 
 
+def _beats(draw: st.DrawFn) -> dict[str, object]:
+    fields: dict[str, object] = {
+        **_span(draw),
+        "phase": draw(_optional(st.just("training"))),
+        "armed_timeout_us": draw(_optional(few_us)),
+    }
+    if draw(st.booleans()):
+        return fields | {"count": draw(st.integers(0, 9)), "max_gap_us": draw(few_us)}
+    counts = draw(st.lists(st.integers(0, 9), min_size=1, max_size=12))
+    gaps = draw(st.lists(few_us, min_size=len(counts), max_size=len(counts)))
+    return fields | {
+        "rank": None,
+        "first_rank": draw(st.integers(0, 5)),
+        "rank_counts": tuple(counts),
+        "rank_max_gaps_us": tuple(gaps),
+        "count": sum(counts),
+        "max_gap_us": max(gaps),
+    }
+
+
 KINDS: dict[type[Fact], Callable[[st.DrawFn], dict[str, object]]] = {
     RunStarted: lambda draw: {
         "gpus": draw(_optional(st.sampled_from([0, 8]))),
@@ -118,13 +138,7 @@ KINDS: dict[type[Fact], Callable[[st.DrawFn], dict[str, object]]] = {
         **_span(draw),
         "outcome": draw(_optional(st.sampled_from(["ok", "failed"]))),
     },
-    Heartbeats: lambda draw: {
-        **_span(draw),
-        "count": draw(st.integers(0, 9)),
-        "max_gap_us": draw(few_us),
-        "phase": draw(_optional(st.just("training"))),
-        "armed_timeout_us": draw(_optional(few_us)),
-    },
+    Heartbeats: _beats,
     RecoveryMark: lambda draw: {
         "stage": draw(st.sampled_from(MarkStage)),
         "by": draw(_optional(st.sampled_from(["hang", "exception"]))),

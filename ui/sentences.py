@@ -101,9 +101,16 @@ def run_now(view: RunView) -> tuple[Phrase, ...]:
         )
     if view.current_phase is None or view.current_phase is Phase.SILENT:
         return (Phrase(f"Alive{steps}; what it does right now has not been told yet."),)
+    quiet = ()
+    if view.quiet_ranks is not None:
+        quiet = (
+            Phrase(" "),
+            Phrase(f"{text.count(view.quiet_ranks.count, 'rank')} heard no longer", "#heartbeats", True),
+            Phrase(f" ({text.rank_ranges(view.quiet_ranks.ranks[:16])})."),
+        )
     verbs = {Phase.TRAINING: "Training", Phase.STALLED: "Stalled"}
     doing = verbs.get(view.current_phase, text.PHASES[view.current_phase].capitalize())
-    return (Phrase(f"{doing} now{steps}.", None, view.current_phase is Phase.STALLED),)
+    return (Phrase(f"{doing} now{steps}.", None, view.current_phase is Phase.STALLED), *quiet)
 
 
 def runs_sentence(total: int, alive: int, silent: int, ended: int) -> str:

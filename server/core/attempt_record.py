@@ -17,11 +17,13 @@ from rerail.server.core.facts import (
     AttemptStarted,
     Evidence,
     Exit,
+    Heartbeats,
     MarkStage,
     Outcome,
     Phase,
     PhaseSpan,
 )
+from rerail.server.core.rank_windows import LastHeard
 from rerail.server.core.steps import StatedSteps, StepBlock, StepStream, merged_blocks
 from rerail.server.core.timeline import Claim
 
@@ -118,6 +120,7 @@ class AttemptRecord:
         self.exits: list[WorkerExit] = []
         self.evidence: list[TimedEvidence] = []
         self.heartbeat_until: int | None = None
+        self.last_heard = LastHeard()
         self.first_fact_at: int | None = None
         self.first_queue_at: int | None = None
         self.reporting_ranks: set[int] = set()
@@ -220,9 +223,10 @@ class AttemptRecord:
         insort(self.lost_nodes, (at, node))
         self.version += 1
 
-    def add_heartbeats(self, until: int) -> None:
-        """Signs of life until an instant."""
-        self.heartbeat_until = until if self.heartbeat_until is None else max(self.heartbeat_until, until)
+    def add_heartbeats(self, start: int, end: int, fact: Heartbeats) -> None:
+        """Signs of life in a window, its edges on the server's clock."""
+        self.heartbeat_until = end if self.heartbeat_until is None else max(self.heartbeat_until, end)
+        self.last_heard.add(fact, start, end)
         self.version += 1
 
     def add_evidence(self, at: int, fact: Evidence) -> None:

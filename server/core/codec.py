@@ -52,6 +52,10 @@ MOST_STEPS = 1_000_000
 LARGEST_STEP = 10**15
 """Far beyond any training, and far enough from 64 bit that no sum of steps leaves it."""
 
+MOST_RANKS = 1_000_000
+LARGEST_RANK = 2**31 - 1
+"""Ranks that one window of heartbeats may tell of, and the first of them."""
+
 LARGEST_INT = 2**63 - 1
 
 
@@ -325,6 +329,9 @@ _FIELDS: dict[str, dict[str, tuple[bool, Check]]] = {
         "phase": (_OPTIONAL, _text(LONGEST_NAME)),
         "sketch": (_OPTIONAL, _TEXT),
         "armed_timeout_us": (_OPTIONAL, _COUNT),
+        "first_rank": (_OPTIONAL, _integer(0, LARGEST_RANK)),
+        "rank_counts": (_OPTIONAL, _list_of(_COUNT, MOST_RANKS)),
+        "rank_max_gaps_us": (_OPTIONAL, _list_of(_COUNT, MOST_RANKS)),
     },
     "recovery_mark": {
         "stage": (_REQUIRED, _one_of(MarkStage)),
@@ -472,10 +479,32 @@ def _check_whole(kind: str, known: dict[str, object], merged: Mapping[str, objec
             known["name"] = _name("phase", name)
         if start is None and (end is None or known.get("span") is None):
             raise FactError("start", None, "missing: only a fact that closes a span by its id may leave it out")
+    elif kind == "heartbeats":
+        _check_ranks(known)
     elif kind == "blind":
         since, until = known["since"], known.get("until")
         if isinstance(until, int) and isinstance(since, int) and until < since:
             raise FactError("until", until, f"before since ({since})")
+
+
+def _check_ranks(known: dict[str, object]) -> None:
+    """A window of a range of ranks tells both numbers of each, and what they come to."""
+    counts, gaps = known.get("rank_counts", ()), known.get("rank_max_gaps_us", ())
+    assert isinstance(counts, tuple) and isinstance(gaps, tuple)
+    if not counts and not gaps and "first_rank" not in known:
+        return
+    if "first_rank" not in known:
+        raise FactError("first_rank", None, "missing: it says which rank the first of rank_counts is")
+    if not counts:
+        raise FactError("rank_counts", "[]", "empty: first_rank begins a range of ranks")
+    if len(gaps) != len(counts):
+        raise FactError("rank_max_gaps_us", f"{len(gaps)} entries", f"not one per rank ({len(counts)})")
+    if "rank" in known:
+        raise FactError("rank", known["rank"], "told beside first_rank: one rank, or a range of them")
+    if known["count"] != sum(counts):
+        raise FactError("count", known["count"], f"not the sum of rank_counts ({sum(counts)})")
+    if known["max_gap_us"] != max(gaps):
+        raise FactError("max_gap_us", known["max_gap_us"], f"not the longest of rank_max_gaps_us ({max(gaps)})")
 
 
 # --- writing ---

@@ -255,7 +255,10 @@ class CheckpointLoaded(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeats(Fact):
-    """Signs of life of one rank in `[start, end]`, folded: how many, and the longest gap between two."""
+    """Signs of life in `[start, end]`, folded: how many, and the longest gap between two of one rank.
+
+    Of one rank (`rank`), of somebody, or of the ranks from `first_rank` on, with a count and a longest gap each.
+    """
 
     kind: ClassVar[str] = "heartbeats"
     start: int
@@ -265,6 +268,9 @@ class Heartbeats(Fact):
     phase: str | None = None
     sketch: str | None = None
     armed_timeout_us: int | None = None
+    first_rank: int | None = None
+    rank_counts: tuple[int, ...] = ()
+    rank_max_gaps_us: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -238,6 +238,7 @@ class RunFold:
             interval_advice=advised_interval(freshness, rates, slowdown),
             checkpoint=freshness,
             heartbeat=tuple(beats.figures(phase) for phase, beats in sorted(wide.beats.items())),
+            quiet_ranks=records[-1].last_heard.quiet() if records and not surroundings[-1].is_over else None,
             undisturbed_step_ns=self._saves.counts.median(),
             checkpoint_slowdown=slowdown,
             slowdown_ns=self._saves.counts.slowdown_ns(),

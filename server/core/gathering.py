@@ -333,7 +333,7 @@ class Gathering:
         elif isinstance(fact, Exit):
             record.add_exit(at, fact)
         elif isinstance(fact, Heartbeats):
-            record.add_heartbeats(self._corrected(fact, fact.end))
+            record.add_heartbeats(self._corrected(fact, fact.start), self._corrected(fact, fact.end), fact)
         elif isinstance(fact, Evidence):
             record.add_evidence(at, fact)
         elif isinstance(fact, NodeState):

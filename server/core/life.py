@@ -74,7 +74,8 @@ def surroundings_of(
     gathering: Gathering, records: Sequence[AttemptRecord], life: Life, before: Around, steady: int
 ) -> Around:
     """What each attempt must know of its run; of the `steady` leading ones it is what it was `before`."""
-    suspicions = [*before.suspicions[:steady], *([] for _ in records[steady:])]
+    suspicions: list[list[Suspicion]] = [list(found) for found in before.suspicions[:steady]]
+    suspicions += [[] for _ in records[steady:]]
     starts = [around.start for around in before.surroundings[:steady]]
     for index in range(steady, len(records)):
         start = life.start if index == 0 else records[index].started_at
@@ -100,7 +101,7 @@ def surroundings_of(
         end = max(start, life.end if is_last else starts[index + 1])
         next_record = None if is_last else records[index + 1]
         is_interrupted, is_planned = ending(record, next_record, life)
-        suspicions[index] = [*suspicions[index], *_outside(index, record, start, end, is_last)]
+        suspicions[index] += _outside(index, record, start, end, is_last)
         around.append(
             Surroundings(
                 start=start,

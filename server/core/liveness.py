@@ -9,9 +9,10 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rerail.server.core.facts import Heartbeats
+from rerail.server.core.rank_windows import RankGaps
 from rerail.server.core.view import HeartbeatFigures
 
 SILENCE_FLOOR_NS = 60_000_000_000
@@ -52,14 +53,19 @@ class PhaseBeats:
     longest_gap_rank: int | None = None
     armed_timeout: tuple[int, int] | None = None
     """`(at, µs)` of the latest statement."""
+    by_rank: RankGaps = field(default_factory=RankGaps)
 
     def add(self, beats: Heartbeats) -> None:
         """Take one folded window."""
         self.count += beats.count
-        gap = (beats.max_gap_us, -(beats.rank if beats.rank is not None else 1 << 30))
-        known = (self.longest_gap_us, -(self.longest_gap_rank if self.longest_gap_rank is not None else 1 << 30))
+        self.by_rank.add(beats)
+        rank = beats.rank
+        if beats.rank_counts:
+            rank = (beats.first_rank or 0) + beats.rank_max_gaps_us.index(beats.max_gap_us)
+        gap = (beats.max_gap_us, -(rank if rank is not None else 1 << 40))
+        known = (self.longest_gap_us, -(self.longest_gap_rank if self.longest_gap_rank is not None else 1 << 40))
         if gap > known:
-            self.longest_gap_us, self.longest_gap_rank = beats.max_gap_us, beats.rank
+            self.longest_gap_us, self.longest_gap_rank = beats.max_gap_us, rank
         if beats.armed_timeout_us is not None:
             stated = (beats.at, beats.armed_timeout_us)
             self.armed_timeout = max(self.armed_timeout, stated) if self.armed_timeout else stated
@@ -72,4 +78,6 @@ class PhaseBeats:
             max_gap_ns=self.longest_gap_us * 1000,
             max_gap_rank=self.longest_gap_rank,
             armed_timeout_ns=None if self.armed_timeout is None else self.armed_timeout[1] * 1000,
+            ranks=self.by_rank.heard.count or None,
+            slowest=self.by_rank.slowest(),
         )

@@ -23,6 +23,7 @@ from rerail.server.core.view import (
     Incident,
     IntervalAdvice,
     Percentiles,
+    QuietRanks,
     RecoveryDistribution,
     Rollback,
     RunView,
@@ -104,6 +105,7 @@ def figures(view: RunView) -> dict[str, object]:
             "suspect_steps": list(freshness.suspect_steps),
         },
         "heartbeat": {each.phase: _heartbeat(each) for each in view.heartbeat},
+        "quiet_ranks": _quiet_ranks(view.quiet_ranks),
         "undisturbed_step_seconds": seconds(view.undisturbed_step_ns),
         "checkpoint_slowdown": view.checkpoint_slowdown,
         "slowdown_seconds": seconds(view.slowdown_ns),
@@ -372,7 +374,13 @@ def _heartbeat(each: HeartbeatFigures) -> dict[str, object]:
         "max_gap_rank": each.max_gap_rank,
         "armed_timeout_seconds": seconds(each.armed_timeout_ns),
         "headroom": each.headroom,
+        "ranks": each.ranks,
+        "slowest": [{"rank": gap.rank, "max_gap_seconds": seconds(gap.max_gap_ns)} for gap in each.slowest],
     }
+
+
+def _quiet_ranks(quiet: QuietRanks | None) -> dict[str, object] | None:
+    return None if quiet is None else {"n": quiet.count, "ranks": list(quiet.ranks), "since": iso(quiet.since)}
 
 
 def _contradiction(each: Contradiction) -> dict[str, object]:

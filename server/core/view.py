@@ -370,6 +370,25 @@ class IntervalAdvice:
 
 
 @dataclass(frozen=True, slots=True)
+class RankGap:
+    """The longest healthy gap of one rank."""
+
+    rank: int
+    max_gap_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuietRanks:
+    """Ranks of the attempt at hand that are heard no longer while others are."""
+
+    count: int
+    ranks: tuple[int, ...]
+    """The lowest of them."""
+    since: int
+    """None of them was heard after this instant."""
+
+
+@dataclass(frozen=True, slots=True)
 class HeartbeatFigures:
     """Gaps between signs of life in one phase."""
 
@@ -378,6 +397,10 @@ class HeartbeatFigures:
     max_gap_ns: int
     max_gap_rank: int | None = None
     armed_timeout_ns: int | None = None
+    ranks: int | None = None
+    """How many ranks were heard; None where no beat was told of a rank."""
+    slowest: tuple[RankGap, ...] = ()
+    """The ranks with the longest gaps, the longest first."""
 
     @property
     def headroom(self) -> float | None:
@@ -593,6 +616,8 @@ class RunView:
     interval_advice: IntervalAdvice = IntervalAdvice()
     checkpoint: CheckpointFreshness = CheckpointFreshness()
     heartbeat: tuple[HeartbeatFigures, ...] = ()
+    quiet_ranks: QuietRanks | None = None
+    """None where the run is over, or no rank is quieter than the others."""
     undisturbed_step_ns: int | None = None
     checkpoint_slowdown: float | None = None
     """κ: mean step time with a write in flight ÷ undisturbed step time."""

@@ -22,10 +22,12 @@ from rerail.server.core import codec, facts
 from rerail.server.core.codec import (
     EARLIEST_INSTANT,
     LARGEST_INT,
+    LARGEST_RANK,
     LARGEST_STEP,
     LATEST_INSTANT,
     LONGEST_NAME,
     LONGEST_TEXT,
+    MOST_RANKS,
     MOST_STEPS,
 )
 from rerail.server.core.facts import STATED_PHASES, CheckpointStage, Fact, MarkStage, Outcome
@@ -40,6 +42,7 @@ LongText = Annotated[str, Meta(max_length=LONGEST_TEXT)]
 QUICK_STEPS, QUICK_STEP_US = 2_000, 10**11
 """So many steps of at most 28 hours, begun six years before the last instant there is, need no sum to be judged."""
 Durations = Annotated[list[Annotated[int, Meta(ge=0, le=QUICK_STEP_US)]], Meta(min_length=1, max_length=QUICK_STEPS)]
+RankNumbers = Annotated[list[Count], Meta(max_length=MOST_RANKS)]
 EarlyStart = Annotated[int, Meta(ge=EARLIEST_INSTANT, le=LATEST_INSTANT - 1000 * QUICK_STEPS * QUICK_STEP_US)]
 StatedPhase = Literal[tuple(phase.value for phase in STATED_PHASES)]  # type: ignore[valid-type]
 
@@ -76,6 +79,9 @@ class HeartbeatsLine(Line, tag="heartbeats"):
     phase: ShortText | None = None
     sketch: LongText | None = None
     armed_timeout_us: Count | None = None
+    first_rank: Annotated[int, Meta(ge=0, le=LARGEST_RANK)] | None = None
+    rank_counts: RankNumbers = []
+    rank_max_gaps_us: RankNumbers = []
 
 
 class CheckpointLine(Line, tag="checkpoint"):
@@ -190,8 +196,22 @@ def _steps(line: StepsLine) -> bool:
     return line.count is None or len(line.durations_us) == 1
 
 
-def _ordered(line: HeartbeatsLine) -> bool:
+def _ordered(line: HeartbeatsLine | CheckpointLoadedLine) -> bool:
     return line.end >= line.start
+
+
+def _beats(line: HeartbeatsLine) -> bool:
+    counts, gaps = line.rank_counts, line.rank_max_gaps_us
+    if not counts and not gaps and line.first_rank is None:
+        return line.end >= line.start
+    return (
+        line.end >= line.start
+        and line.first_rank is not None
+        and line.rank is None
+        and 0 < len(counts) == len(gaps)
+        and line.count == sum(counts)
+        and line.max_gap_us == max(gaps)
+    )
 
 
 def _always(_line: Line) -> bool:
@@ -200,7 +220,7 @@ def _always(_line: Line) -> bool:
 
 SOUND: dict[type[Line], Callable[..., bool]] = {
     StepsLine: _steps,
-    HeartbeatsLine: _ordered,
+    HeartbeatsLine: _beats,
     CheckpointLine: lambda line: line.checkpoint is None or line.checkpoint.isprintable(),
     CheckpointLoadedLine: lambda line: _ordered(line) and (line.checkpoint is None or line.checkpoint.isprintable()),
     PhaseLine: lambda line: (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rerail.server.core.view import Attempt, Checkpoint, RunState, RunView
+from rerail.server.core.view import Attempt, Checkpoint, HeartbeatFigures, QuietRanks, RunState, RunView
 from rerail.server.query_results import EmitterRow
 from rerail.ui import text
 from rerail.ui.elements import (
@@ -230,6 +230,28 @@ def _checkpoint_row(checkpoint: Checkpoint, is_newest: bool) -> Sequence[Content
     )
 
 
+def _quiet(quiet: QuietRanks) -> Markup:
+    """Who is heard no longer."""
+    return html.P(
+        [
+            html.Strong(f"{text.count(quiet.count, 'rank')} heard no longer"),
+            f" while others are: {text.rank_ranges(quiet.ranks)}",
+            f" and {text.number(quiet.count - len(quiet.ranks))} more" if quiet.count > len(quiet.ranks) else "",
+            ", since ",
+            instant(quiet.since),
+            ".",
+        ],
+        className="trouble",
+    )
+
+
+def _slowest(figures: HeartbeatFigures) -> str | None:
+    """The ranks with the longest gaps, in words."""
+    if not figures.slowest:
+        return None
+    return ", ".join(f"rank {gap.rank}: {text.duration(gap.max_gap_ns)}" for gap in figures.slowest)
+
+
 def heartbeats_panel(view: RunView) -> Markup:
     """Longest healthy silence by phase, against the time-out that would end it."""
     if not view.heartbeat:
@@ -239,7 +261,8 @@ def heartbeats_panel(view: RunView) -> Markup:
         Head("phase", "wide"),
         Head("n", "number", "gaps seen"),
         Head("longest gap", "number"),
-        Head("rank", "number"),
+        Head("rank", "number", "the rank with the longest gap; hover for the next ones"),
+        Head("of ranks", "number", "ranks that were heard in this phase"),
         Head("armed time-out", "number"),
         Head("headroom", "number", "armed time-out ÷ longest healthy gap"),
     )
@@ -259,14 +282,16 @@ def heartbeats_panel(view: RunView) -> Markup:
                 text.PARTS.get(figures.phase, figures.phase),
                 text.number(figures.n),
                 text.duration(figures.max_gap_ns),
-                text.number(figures.max_gap_rank, text.DASH),
+                html.Span(text.number(figures.max_gap_rank, text.DASH), title=_slowest(figures)),
+                text.number(figures.ranks, text.DASH),
                 text.duration(figures.armed_timeout_ns, "none armed"),
                 judged,
             )
         )
+    quiet = [] if view.quiet_ranks is None else [_quiet(view.quiet_ranks)]
     return panel(
         "Heartbeat gaps",
-        table(heads, rows, "Heartbeat gaps by phase"),
+        [*quiet, table(heads, rows, "Heartbeat gaps by phase")],
         "heartbeats",
         lead="The longest healthy silence of any rank, and how far the armed time-out is above it.",
         actions=copy_table_button(),
