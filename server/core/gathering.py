@@ -236,8 +236,11 @@ class Gathering:
             record = self._found(job, founds, group, fact)
             if self._must_regather:
                 return
-        self._job_began(job, self._effect_at(fact, at))
-        self._own_beginnings.setdefault((job, founds), OwnBeginning()).take(fact, at, self._effect_at(fact, at))
+        if isinstance(fact, FOUNDING_FACTS):
+            # What proves no attempt may come before it is known, and is found its place later: it must move nothing.
+            if not _only_waits(fact):
+                self._job_began(job, self._effect_at(fact, at))
+            self._own_beginnings.setdefault((job, founds), OwnBeginning()).take(fact, at, self._effect_at(fact, at))
         self._give(record, fact, at)
 
     def _take_keyless(self, fact: Fact, at: int, key: StatedKey, job: str | None) -> None:
@@ -249,8 +252,8 @@ class Gathering:
             return
         self._gave_keyless = True
         (record,) = self.records.values()
-        effect_at = self._effect_at(fact, at)
-        self._job_began(record.job, effect_at)
+        if isinstance(fact, FOUNDING_FACTS) and not _only_waits(fact):
+            self._job_began(record.job, self._effect_at(fact, at))
         self._give(record, fact, at)
 
     def _job_began(self, job: str | None, at: int) -> None:
