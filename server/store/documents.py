@@ -10,6 +10,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TypeVar
 
 import msgspec
@@ -22,7 +23,11 @@ from rerail.server.query_results import RunMarks, RunRow
 BLOCK_LENGTH = 128
 """Spans, step points or checkpoints in one block: the last of them is written again at every step."""
 
+REMEMBERED_BLOCKS = 512
+"""Blocks whose content is kept decoded, by what they hold: about 15 MB at most."""
+
 Document = TypeVar("Document")
+Item = TypeVar("Item")
 
 _encoder = msgspec.json.Encoder()
 _decoders: dict[object, msgspec.json.Decoder] = {
@@ -44,6 +49,12 @@ def unpack_lines(packed: bytes) -> bytes:
 def document(value: object) -> bytes:
     """A result, or a block of them, as compressed JSON."""
     return zstandard.ZstdCompressor(level=1).compress(_encoder.encode(value))
+
+
+@lru_cache(maxsize=REMEMBERED_BLOCKS)
+def read_block(kind: type[list[Item]], packed: bytes) -> tuple[Item, ...]:
+    """What is in a block, as `read_document` has it. Most blocks of a long run never change, and are asked for often."""
+    return tuple(read_document(kind, packed))
 
 
 def read_document(kind: type[Document], packed: bytes) -> Document:

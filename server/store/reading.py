@@ -152,7 +152,7 @@ class Reader:
                 .where(table.c.run_id == key_of(run), table.c.start_at < end, table.c.end_at > start)
                 .order_by(table.c.block)
             ).scalars()
-            blocks = [documents.read_document(list[Span], packed) for packed in found]
+            blocks = [documents.read_block(list[Span], packed) for packed in found]
         return tuple(span for block in blocks for span in block if span.start < end and span.end > start)
 
     def span_count(self, run: str, start: int, end: int) -> int:
@@ -178,7 +178,7 @@ class Reader:
                 )
                 .order_by(columns.block)
             ).scalars()
-            blocks = [documents.read_document(list[RollupBin], packed) for packed in found]
+            blocks = [documents.read_block(list[RollupBin], packed) for packed in found]
         return tuple(between(chain.from_iterable(blocks), resolution, start, end))
 
     def fleet_rollup(self, resolution: Resolution, start: int, end: int) -> tuple[tuple[RollupBin, ...], int]:
@@ -193,7 +193,7 @@ class Reader:
         bins: list[RollupBin] = []
         runs = set()
         for run_id, packed in found:
-            inside = list(between(documents.read_document(list[RollupBin], packed), resolution, start, end))
+            inside = list(between(documents.read_block(list[RollupBin], packed), resolution, start, end))
             if inside:
                 runs.add(run_id)
                 bins += inside
@@ -215,7 +215,7 @@ class Reader:
             if edges[1] is not None:
                 reach.append(table.c.block <= edges[1])
             found = connection.execute(select(table.c.points).where(and_(*reach)).order_by(table.c.block)).scalars()
-            points = [point for packed in found for point in documents.read_document(list[StepPoint], packed)]
+            points = [point for packed in found for point in documents.read_block(list[StepPoint], packed)]
         first = next((index for index, point in enumerate(points) if point.at >= start), len(points))
         last = next((index for index in range(first, len(points)) if points[index].at >= end), len(points) - 1)
         return tuple(points[max(0, first - 1) : last + 1])
@@ -229,7 +229,7 @@ class Reader:
                 .where(table.c.run_id == key_of(run), table.c.start_at <= end, table.c.end_at >= start)
                 .order_by(table.c.block)
             ).scalars()
-            blocks = [documents.read_document(list[Checkpoint], packed) for packed in found]
+            blocks = [documents.read_block(list[Checkpoint], packed) for packed in found]
         found_here = []
         for each in (each for block in blocks for each in block):
             moments = each.moments
@@ -249,7 +249,7 @@ class Reader:
                 .limit(limit // documents.BLOCK_LENGTH + 2)
             ).scalars()
             for packed in found:
-                newest_first += reversed(documents.read_document(list[Checkpoint], packed))
+                newest_first += reversed(documents.read_block(list[Checkpoint], packed))
         return tuple(reversed(newest_first[:limit]))
 
     # --- incidents ------------------------------------------------------------------------------------------------

@@ -13,12 +13,25 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - instants leave here as wall-clock text, which has no zone
+DAY_NS = 86_400_000_000_000
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 Json = dict[str, object]
 """A piece of a Plotly figure. Plain dicts: building graph objects costs more than the query behind them."""
+
+
+@lru_cache(maxsize=4096)
+def _date(day: int) -> str:
+    return (EPOCH + timedelta(days=day)).date().isoformat()
+
+
+@lru_cache(maxsize=4096)
+def _day_and_month(day: int) -> str:
+    shown = EPOCH + timedelta(days=day)
+    return f"{shown.day:02d} {MONTHS[shown.month - 1]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +44,22 @@ class Axis:
 
     def text(self, at: int) -> str:
         """The instant as Plotly reads it, to the millisecond: finer than any pixel, and shorter."""
-        shown = EPOCH + timedelta(microseconds=at // 1000, minutes=self.offset_minutes)
-        precision = "milliseconds" if shown.microsecond >= 1000 else "seconds"
-        return shown.isoformat(" ", precision)
+        day, clock, millisecond = self._shown(at)
+        return f"{_date(day)} {clock}.{millisecond:03d}" if millisecond else f"{_date(day)} {clock}"
 
     def clock(self, at: int) -> str:
         """The instant as a hover says it, with the day only where the picture spans more than one."""
-        shown = EPOCH + timedelta(microseconds=at // 1000, minutes=self.offset_minutes)
-        # Thousands of these are in one picture, and strftime takes as long as everything else about them.
-        clock = f"{shown.hour:02d}:{shown.minute:02d}:{shown.second:02d}"
-        if self.end - self.start < 86_400_000_000_000:
-            return clock
-        return f"{shown.day:02d} {MONTHS[shown.month - 1]} {clock}"
+        day, clock, _ = self._shown(at)
+        return clock if self.end - self.start < DAY_NS else f"{_day_and_month(day)} {clock}"
+
+    def _shown(self, at: int) -> tuple[int, str, int]:
+        """The day since 1970, the clock on it, and the milliseconds.
+
+        Thousands of these are in one picture, and datetime takes as long as everything else about them.
+        """
+        day, rest = divmod(at // 1_000_000 + self.offset_minutes * 60_000, 86_400_000)
+        seconds, millisecond = divmod(rest, 1000)
+        return day, f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}", millisecond
 
     @property
     def name(self) -> str:
