@@ -284,7 +284,9 @@ class Gathering:
         """The record of an attempt that begins, or begins to wait, with a fact."""
         if not _only_waits(fact):
             has_begun = any(not record.is_only_queued for record in self.records.values())
-            if (group in self._iterationless and self._has_siblings(job, key)) or (has_begun and self._gave_keyless):
+            # A wait told without its iteration may stand in a record of its own: it is of the iteration that begins now.
+            is_loose = group in self._iterationless and any(each.key != key for each in self._by_launch.get(group, ()))
+            if is_loose or (has_begun and self._gave_keyless):
                 self._must_regather = True
         record = self._record(job, key)
         self._ordered = None

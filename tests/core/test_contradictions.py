@@ -29,7 +29,7 @@ from rerail.server.core.facts import (
     Steps,
 )
 from tests.invariants import assert_consistent, assert_order_is_nothing, folded
-from tests.soup import ANY_WAY, BEGINNING, KINDS, SECOND, soup
+from tests.soup import BEGINNING, KINDS, SECOND, soup
 from tests.story import Story
 
 END = BEGINNING + 400 * SECOND
@@ -264,12 +264,12 @@ def test_the_soup_has_every_kind():
     assert set(KINDS) == set(FACT_TYPES.values())
 
 
-@given(soup(ways=ANY_WAY))
+@given(soup())
 def test_whatever_fits_the_wire_format_survives_it(facts: list[Fact]):
     assert [decode_line(encode_line(fact)) for fact in facts] == facts
 
 
-@given(soup(ways=ANY_WAY), st.sampled_from([END, BEGINNING + 120 * SECOND, BEGINNING - SECOND]))
+@given(soup(), st.sampled_from([END, BEGINNING + 120 * SECOND, BEGINNING - SECOND]))
 def test_whatever_is_told_the_account_tiles_and_nothing_is_negative(facts: list[Fact], as_of: int):
     assert_consistent(*folded(facts, as_of))
 

@@ -13,6 +13,7 @@ from rerail.server.core.facts import (
     CheckpointLoaded,
     CheckpointMoment,
     CheckpointStage,
+    Excluded,
     Exit,
     Fact,
     Initiator,
@@ -168,3 +169,37 @@ def test_a_rank_that_comes_late_moves_the_ends_inside_a_block_and_the_step_time_
         )  # fmt: skip
     said.say(Exit, 20, restart=0, rank=0, exit_code=1)
     assert in_every_order(said.facts).undisturbed_step_ns == 800_000_000
+
+
+def test_an_exit_that_comes_before_its_attempt_is_known_does_not_move_its_job():
+    said = Said()
+    said.say(Exit, 0, job="b", restart=2, iteration=0, exit_code=1)
+    said.say(Steps, 200, iteration=0, first_step=3, start=at(50), durations_us=(150_000_000,))
+    said.say(RecoveryMark, 150, job="a", restart=1, iteration=0, stage=MarkStage.RENDEZVOUS_COMPLETED)
+    said.say(Exit, 0, job="a", restart=1, rank=0, exit_code=0)
+    assert [attempt.job for attempt in in_every_order(said.facts).attempts] == [None, "a"]
+
+
+def test_a_job_that_only_waits_has_not_begun():
+    said = Said()
+    said.say(CheckpointLoaded, 80, job="a", requeue=1, restart=1, iteration=1, step=4, start=at(5), end=at(35))
+    said.say(RecoveryMark, 190, job="b", restart=2, stage=MarkStage.INITIALIZED)
+    said.say(PhaseSpan, 190, job="a", requeue=1, restart=1, phase=Phase.QUEUED, start=at(0), end=at(1))
+    said.say(CheckpointLoaded, 265, requeue=1, restart=1, iteration=0, step=8, start=at(4), end=at(160))
+    assert [attempt.job for attempt in in_every_order(said.facts).attempts] == [None, "a", "b"]
+
+
+def test_a_wait_told_without_its_iteration_is_of_the_iteration_that_begins():
+    said = Said()
+    said.say(PhaseSpan, 1, job="b", restart=2, phase=Phase.QUEUED, start=at(1), end=at(5))
+    said.say(CheckpointLoaded, 240, job="b", restart=2, iteration=1, step=11, start=at(0), end=at(2))
+    said.say(Steps, 50, job="a", iteration=0, first_step=12, start=at(3), durations_us=(40_000_000,))
+    assert len(in_every_order(said.facts).attempts) == 2
+
+
+def test_a_window_declared_late_changes_an_incident_that_was_over_at_once():
+    said = Said()
+    said.say(Steps, 10, restart=0, first_step=1, start=at(0), durations_us=(10_000_000,))
+    said.say(Steps, 20, restart=1, first_step=2, start=at(10), durations_us=(10_000_000,))
+    said.say(Excluded, 300, start=at(5), end=at(15))
+    in_every_order(said.facts)
