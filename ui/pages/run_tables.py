@@ -245,11 +245,13 @@ def _quiet(quiet: QuietRanks) -> Markup:
     )
 
 
-def _slowest(figures: HeartbeatFigures) -> str | None:
+def _slowest(figures: HeartbeatFigures) -> Markup | None:
     """The ranks with the longest gaps, in words."""
-    if not figures.slowest:
+    if len(figures.slowest) < 2:
         return None
-    return ", ".join(f"rank {gap.rank}: {text.duration(gap.max_gap_ns)}" for gap in figures.slowest)
+    phase = text.PARTS.get(figures.phase, figures.phase)
+    named = ", ".join(f"{gap.rank} ({text.duration(gap.max_gap_ns)})" for gap in figures.slowest)
+    return html.P(f"Longest gaps while {phase}, by rank: {named}.", className="note")
 
 
 def heartbeats_panel(view: RunView) -> Markup:
@@ -261,7 +263,7 @@ def heartbeats_panel(view: RunView) -> Markup:
         Head("phase", "wide"),
         Head("n", "number", "gaps seen"),
         Head("longest gap", "number"),
-        Head("rank", "number", "the rank with the longest gap; hover for the next ones"),
+        Head("rank", "number", "the rank with the longest gap"),
         Head("of ranks", "number", "ranks that were heard in this phase"),
         Head("armed time-out", "number"),
         Head("headroom", "number", "armed time-out ÷ longest healthy gap"),
@@ -282,7 +284,7 @@ def heartbeats_panel(view: RunView) -> Markup:
                 text.PARTS.get(figures.phase, figures.phase),
                 text.number(figures.n),
                 text.duration(figures.max_gap_ns),
-                html.Span(text.number(figures.max_gap_rank, text.DASH), title=_slowest(figures)),
+                text.number(figures.max_gap_rank, text.DASH),
                 text.number(figures.ranks, text.DASH),
                 text.duration(figures.armed_timeout_ns, "none armed"),
                 judged,
@@ -291,7 +293,7 @@ def heartbeats_panel(view: RunView) -> Markup:
     quiet = [] if view.quiet_ranks is None else [_quiet(view.quiet_ranks)]
     return panel(
         "Heartbeat gaps",
-        [*quiet, table(heads, rows, "Heartbeat gaps by phase")],
+        [*quiet, table(heads, rows, "Heartbeat gaps by phase"), *map(_slowest, view.heartbeat)],
         "heartbeats",
         lead="The longest healthy silence of any rank, and how far the armed time-out is above it.",
         actions=copy_table_button(),
