@@ -23,6 +23,7 @@ from rerail.server.core.attempt_record import AttemptRecord
 from rerail.server.core.causes import Case, judge
 from rerail.server.core.checkpoint_interval import advised_interval
 from rerail.server.core.facts import Fact, Phase
+from rerail.server.core.fingerprints import facets_of, fingerprint_of, struck_phase
 from rerail.server.core.freshness import freshness_of
 from rerail.server.core.gathering import Gathering, Recall
 from rerail.server.core.goodput import Capacities, Tally, account_of
@@ -357,7 +358,7 @@ class RunFold:
             )
         by_attempt = {rollback.attempt: rollback for rollback in rollbacks}
         return tuple(
-            self._incident(bounds, records, surroundings, life, capacities, by_attempt)
+            self._incident(bounds, records, surroundings, attempts, life, capacities, by_attempt)
             for bounds in incident_bounds(interruptions, is_run_over=life.ended_at is not None)
         )
 
@@ -366,6 +367,7 @@ class RunFold:
         bounds: IncidentBounds,
         records: Sequence[AttemptRecord],
         surroundings: Sequence[Surroundings],
+        attempts: Sequence[Attempt],
         life: Life,
         capacities: Capacities,
         rollbacks: dict[int, Rollback],
@@ -390,14 +392,17 @@ class RunFold:
         if known is not None:
             return known
         lowest = min(inside, key=lambda each: each.to_step, default=None)
-        exit_codes = records[bounds.attempts[0]].exit_codes()
+        first = bounds.attempts[0]
+        struck = struck_phase(records[first], bounds.noticed_at)
         findings = IncidentFindings(
             verdict=verdict,
-            exit_codes=exit_codes,
+            exit_codes=records[first].exit_codes(),
             evidence=evidence,
             rollback=inside[-1] if inside else None,
             lost_steps=0 if lowest is None else lowest.steps,
             lost_ns=0 if lowest is None else lowest.lost_ns,
+            fingerprint=fingerprint_of(verdict, struck, self.run_id, is_planned=bounds.is_planned),
+            facets=facets_of(verdict, attempts[first], self.run_id),
         )
         made = incident(self.run_id, bounds, self._timeline.spans, life.end, capacities, findings)
         if bounds.end is not None:

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rerail.server.core.facts import Phase, Scope
+from rerail.server.core.facts import Pairs, Phase, Scope
 from rerail.server.core.goodput import Capacities, clipped
 from rerail.server.core.timeline import DOWN_PHASES
-from rerail.server.core.view import EvidenceLine, Incident, Part, Rollback, Span, Verdict
+from rerail.server.core.view import EvidenceLine, Fingerprint, Incident, Part, Rollback, Span, Verdict
 
 CATCH_UP = "catch_up"
 
@@ -119,6 +119,8 @@ class IncidentFindings:
     rollback: Rollback | None
     lost_steps: int
     lost_ns: int
+    fingerprint: Fingerprint | None = None
+    facets: Pairs = ()
 
 
 def incident(
@@ -173,4 +175,6 @@ def incident(
         is_excluded=bounds.end is not None and is_excluded and not total,
         evidence=findings.evidence,
         rollback=findings.rollback,
+        fingerprint=findings.fingerprint,
+        facets=findings.facets,
     )

@@ -238,6 +238,16 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What makes a fault the same as another one, on any server: see `fingerprints.py`."""
+
+    text: str
+    """Version and hash, `1:9f3a2c1b7d4e`."""
+    parts: Pairs
+    """What it was made of, in the order of `fingerprints.PARTS`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """One part of an incident's anatomy."""
 
@@ -282,6 +292,10 @@ class Incident:
     rollback: Rollback | None = None
     is_excluded: bool = False
     """All of it lies in windows out of account: it is shown, and no rate and no distribution counts it."""
+    fingerprint: Fingerprint | None = None
+    """None for a planned restart."""
+    facets: Pairs = ()
+    """Where, when and to whom: node, rank, step, checkpoint, config, run; what is not known is left out."""
 
     @property
     def counts(self) -> bool:
