@@ -4,8 +4,8 @@ Rules
 - A fingerprint is a version and a short hash of what made the fault: cause class, exception type, top own frame (or,
   where there is none, the collective operation), the phase in which it struck, and the XID. `1:9f3a…` of one server is
   `1:9f3a…` of every other: nothing else goes in.
-- Where, when and to whom it happened are facets: node, rank, step, checkpoint, config, run. They tell occurrences of one
-  problem apart and never make two problems of it.
+- Where, when and to whom it happened are facets: node, rank, step, checkpoint, config, run. They tell occurrences of
+  one problem apart and never make two problems of it.
 - A planned restart has no fingerprint.
 - Faults of which nothing is known are not one problem: without any trait they are the same only within one run.
 - All stepping is one phase here: whether the ground was new or being redone does not make another fault.
@@ -111,7 +111,7 @@ def facets_of(verdict: Verdict, attempt: Attempt, run_id: str) -> Pairs:
         "node": verdict.culprit_node,
         "rank": verdict.culprit_rank,
         "step": attempt.last_step,
-        "checkpoint": attempt.resumed_from_step,
+        "checkpoint": attempt.resumed_from_step or None,
         "config": config_fingerprint(attempt.config),
         "run": run_id,
     }

@@ -29,6 +29,7 @@ from rerail.server.core.gathering import Gathering, Recall
 from rerail.server.core.goodput import Capacities, Tally, account_of
 from rerail.server.core.incidents import IncidentBounds, IncidentFindings, Interruption, incident, incident_bounds
 from rerail.server.core.life import Life, life_of, surroundings_of
+from rerail.server.core.node_histories import NodeBook, NodeHistory
 from rerail.server.core.progress import resumed_from
 from rerail.server.core.quality import (
     Suspicion,
@@ -89,6 +90,9 @@ class RunFold:
         self._incidents: dict[tuple[object, ...], Incident] = {}
         self._recovered: tuple[tuple[object, ...], tuple[RecoveryDistribution, ...]] = ((), ())
         self._gaps = Gaps()
+        self._node_book = NodeBook()
+        self.node_histories: tuple[NodeHistory, ...] = ()
+        """Every node that was named, by name, as of the last view; the same object while nothing of it changed."""
         self.settled_checkpoints = 0
         """How many leading checkpoints the last view left as they were."""
 
@@ -148,6 +152,9 @@ class RunFold:
         account, gpu_account = timeline.accounts(life, current_step, high_water_step, capacities)
         attempts = self._attempts(records, surroundings, life)
         incidents = self._all_incidents(records, surroundings, attempts, life, capacities, rollbacks)
+        changes = self._gathering.run_wide.node_changes
+        gatherings = self._gathering.gatherings
+        self.node_histories = self._node_book.renew(attempts, records, changes, life.ended_at, gatherings)
         shelf = self._saves.shelf
         self.settled_checkpoints = shelf.settle()
         sealed = timeline.seal(records, surroundings, capacities)

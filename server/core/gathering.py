@@ -47,6 +47,7 @@ from rerail.server.core.facts import (
 )
 from rerail.server.core.foundings import Foundings, Group, OwnBeginning
 from rerail.server.core.liveness import Hearing, PhaseBeats
+from rerail.server.core.node_histories import NodeChange
 from rerail.server.core.steps import StatedSteps, stated_ends
 
 QUEUED_STATES = frozenset({"queued", "pending", "backoff", "suspended", "requeued"})
@@ -75,6 +76,7 @@ class RunWide:
     gpus: list[tuple[int, int]] = field(default_factory=list)
     exclusions: Exclusions = field(default_factory=Exclusions)
     blind: BlindPeriods = field(default_factory=BlindPeriods)
+    node_changes: list[tuple[str, NodeChange]] = field(default_factory=list)
     hearings: dict[str, Hearing] = field(default_factory=dict)
     beats: dict[str, PhaseBeats] = field(default_factory=dict)
     speaks_for_ranks: bool = False
@@ -204,8 +206,12 @@ class Gathering:
         elif isinstance(fact, Blind):
             since, until = self._corrected(fact, fact.since), self._corrected(fact, fact.until)
             wide.blind.take(fact, at, since, until)
-        elif isinstance(fact, NodeState) and fact.state is NodeCondition.LOST:
-            self._later_by_time(at, stated_key(fact), fact)
+        elif isinstance(fact, NodeState):
+            if fact.node:
+                change = NodeChange(at, fact.state.value, fact.reason, self._corrected(fact, fact.until))
+                wide.node_changes.append((fact.node, change))
+            if fact.state is NodeCondition.LOST:
+                self._later_by_time(at, stated_key(fact), fact)
 
     def _take_of_attempt(self, fact: Fact, at: int, key: StatedKey) -> None:
         job = self._job(key.job)

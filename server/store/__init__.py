@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from rerail.server.core.facts import Fact
+from rerail.server.core.node_histories import NodeHistory
 from rerail.server.core.rollup import Resolution, RollupBin
 from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
 from rerail.server.query_results import (
@@ -35,6 +36,7 @@ from rerail.server.query_results import (
     RunRow,
     StorageFigures,
 )
+from rerail.server.store.problem_rows import ProblemStore
 
 
 class LoggedFact(NamedTuple):
@@ -116,6 +118,8 @@ class DerivedRun:
     """The rollup at each resolution."""
     hours: Sequence[RollupBin] = ()
     days: Sequence[RollupBin] = ()
+    nodes: Sequence[NodeHistory] = ()
+    """Every node that was named, by name."""
     settled_spans: int = 0
     """That many leading spans equal those saved with `base_revision`; 0 rewrites all."""
     settled_step_points: int = 0
@@ -225,6 +229,10 @@ class Store(Protocol):
 
     def storage(self) -> StorageFigures:
         """What is kept, counted."""
+
+    @property
+    def problems(self) -> ProblemStore:
+        """What is kept of problems and nodes."""
 
     def close(self) -> None:
         """Give back all connections."""

@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 import zstandard
 
+from rerail.server.core.node_histories import NodeHistory
 from rerail.server.core.rollup import RollupBin
 from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
 from rerail.server.query_results import RunMarks, RunRow
@@ -27,7 +28,17 @@ Document = TypeVar("Document")
 _encoder = msgspec.json.Encoder()
 _decoders: dict[object, msgspec.json.Decoder] = {
     kind: msgspec.json.Decoder(kind)
-    for kind in (RunView, Incident, RunRow, RunMarks, list[Span], list[StepPoint], list[Checkpoint], list[RollupBin])
+    for kind in (
+        RunView,
+        Incident,
+        NodeHistory,
+        RunRow,
+        RunMarks,
+        list[Span],
+        list[StepPoint],
+        list[Checkpoint],
+        list[RollupBin],
+    )
 }
 
 

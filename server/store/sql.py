@@ -23,6 +23,7 @@ from rerail.server.query_results import (
 from rerail.server.store import Batch, DerivedRun, DueRun, LogSlice, Receipt, engines
 from rerail.server.store.append import Appender
 from rerail.server.store.derived import DerivedWriter
+from rerail.server.store.problem_store import SqlProblemStore
 from rerail.server.store.reading import Reader
 from rerail.server.store.retention import Retention
 
@@ -39,6 +40,7 @@ class SqlStore:
         self._derived = DerivedWriter(self._derive)
         self._reader = Reader(self._read, database_url)
         self._retention = Retention(self._write)
+        self.problems = SqlProblemStore(self._write, self._read)
 
     @classmethod
     def at(cls, database_url: str) -> SqlStore:
