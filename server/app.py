@@ -16,10 +16,12 @@ from rerail.server.api.documentation import documentation_router
 from rerail.server.api.events import events_router
 from rerail.server.api.exclusions import exclusions_router
 from rerail.server.api.intake import intake_router
+from rerail.server.api.problems import problems_router
 from rerail.server.api.reads import EncodedRunIds, reads_router
 from rerail.server.errors import StoreAwayError
 from rerail.server.exclusions import ExclusionDesk
 from rerail.server.ingest import Ingest
+from rerail.server.problems import ProblemDesk
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
 from rerail.server.settings import Role, Settings
@@ -91,6 +93,7 @@ def create_api(settings: Settings) -> FastAPI:
         api.include_router(events_router(queries, closing))
         desk = ExclusionDesk(store, lambda batch: ingest.submit(batch).result())
         api.include_router(exclusions_router(queries, desk, settings.token))
+        api.include_router(problems_router(queries, ProblemDesk(store), settings.token))
         api.include_router(reads_router(queries))
         api.include_router(documentation_router())
         _add_unknown_paths(api)

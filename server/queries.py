@@ -23,6 +23,8 @@ from rerail.server.core.rollup import Resolution
 from rerail.server.core.view import Account, Checkpoint, RunView, SlidingPoint, Span
 from rerail.server.errors import LogGoneError, NotFoundError, UnknownDefinitionError
 from rerail.server.query_histories import Histories, history_of
+from rerail.server.query_nodes import NodeQueries
+from rerail.server.query_problems import ProblemQueries
 from rerail.server.query_results import (
     AttemptMark,
     Changes,
@@ -67,6 +69,10 @@ class Queries:
         self._store = store
         self._clock = clock
         self._histories = Histories(store)
+        self.problems = ProblemQueries(store)
+        """What keeps coming back: see `query_problems.py`."""
+        self.nodes = NodeQueries(store)
+        """On which machine: see `query_nodes.py`."""
 
     # --- runs -------------------------------------------------------------------------------------------------------
 

@@ -58,8 +58,12 @@ def plain(value: object, name: str = "") -> object:
     return value
 
 
-_INSTANTS = frozenset({"at", "as_of", "start", "end", "silent_since", "since", "until"})
-_MAPPINGS = frozenset({"labels", "left_out", "failed_runs", "versions", "exit_codes"})
+_INSTANTS = frozenset(
+    {"at", "as_of", "start", "end", "silent_since", "since", "until", "occurrences_from", "occurrences_to"}
+)
+_MAPPINGS = frozenset(
+    {"labels", "left_out", "failed_runs", "versions", "exit_codes", "facets", "parts", "statuses", "levels"}
+)
 
 
 def _unit(name: str) -> tuple[str, float | None]:

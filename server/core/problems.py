@@ -168,6 +168,8 @@ class Ledger:
         before = self._standing.get(action.problem, UNTOUCHED)
         if action.kind is ActionKind.RENAME:
             self._standing[action.problem] = Standing(before.said, action.title, before.resolution)
+        elif action.made is not None and action.title is not None:
+            self._standing[action.made] = Standing(title=action.title)
         elif action.kind in STATING:
             resolution = action if action.kind is ActionKind.RESOLVE else before.resolution
             self._standing[action.problem] = Standing(action.kind, before.title, resolution)

@@ -72,7 +72,7 @@ class ProblemReader:
             row.fingerprint: FingerprintRow(row.fingerprint, row.cause, row.title, pairs_of(row.parts)) for row in rows
         }
 
-    def problem_sums(self, problem: str | None, node: str | None) -> tuple[ProblemSums, ...]:
+    def problem_sums(self, problems: Sequence[str] | None, node: str | None) -> tuple[ProblemSums, ...]:
         """See `ProblemStore.problem_sums`."""
         statement = select(
             _share.problem_id,
@@ -88,8 +88,8 @@ class ProblemReader:
             func.sum(_share.lost_gpu_ms),
             func.sum(_share.cost_unknown),
         ).group_by(_share.problem_id)
-        if problem is not None:
-            statement = statement.where(_share.problem_id == problem)
+        if problems is not None:
+            statement = statement.where(_share.problem_id.in_(list(problems)))
         if node is not None:
             blamed = select(_incident.problem_id).where(_incident.culprit_node == node).distinct()
             statement = statement.where(_share.problem_id.in_(blamed))
@@ -133,6 +133,16 @@ class ProblemReader:
                 .limit(limit)
             ).all()
         return tuple(map(incident_row, rows)), total
+
+    def position(self, row: IncidentRow) -> int:
+        """See `ProblemStore.position`."""
+        counted = select(func.count()).where(
+            _incident.problem_id == row.problem_id,
+            _incident.started_at <= row.started_at,
+            _incident.counts.is_(True),
+        )
+        with self._engine.begin() as connection:
+            return connection.execute(counted).scalar_one()
 
     def incident_rows(self, incidents: Sequence[str]) -> tuple[IncidentRow, ...]:
         """See `ProblemStore.incident_rows`."""

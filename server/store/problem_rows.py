@@ -129,8 +129,8 @@ class ProblemStore(Protocol):
     def fingerprints(self, wanted: Sequence[str] | None = None) -> dict[str, FingerprintRow]:
         """What fingerprints are made of; all, unless some are named."""
 
-    def problem_sums(self, problem: str | None = None, node: str | None = None) -> tuple[ProblemSums, ...]:
-        """Every problem that has incidents, or one, or those with an incident a node is blamed for."""
+    def problem_sums(self, problems: Sequence[str] | None = None, node: str | None = None) -> tuple[ProblemSums, ...]:
+        """Every problem that has incidents, or those named, or those with an incident a node is blamed for."""
 
     def problem_spread(self, problems: Sequence[str]) -> dict[str, ProblemSpread]:
         """Days and nodes of problems."""
@@ -139,6 +139,9 @@ class ProblemStore(Protocol):
         self, problem: str, offset: int, limit: int, where: Pairs = ()
     ) -> tuple[tuple[IncidentRow, ...], int]:
         """Incidents of a problem, newest first, and how many there are."""
+
+    def position(self, row: IncidentRow) -> int:
+        """The how-manieth incident of its problem one is, by time, of those that count."""
 
     def incident_rows(self, incidents: Sequence[str]) -> tuple[IncidentRow, ...]:
         """Incidents by their ids; those that are not known are left out."""

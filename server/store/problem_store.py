@@ -45,10 +45,10 @@ class SqlProblemStore:
         with engines.answering():
             return self._problems.fingerprints(wanted)
 
-    def problem_sums(self, problem: str | None = None, node: str | None = None) -> tuple[ProblemSums, ...]:
+    def problem_sums(self, problems: Sequence[str] | None = None, node: str | None = None) -> tuple[ProblemSums, ...]:
         """Problems that have incidents."""
         with engines.answering():
-            return self._problems.problem_sums(problem, node)
+            return self._problems.problem_sums(problems, node)
 
     def problem_spread(self, problems: Sequence[str]) -> dict[str, ProblemSpread]:
         """Days and nodes of problems."""
@@ -61,6 +61,11 @@ class SqlProblemStore:
         """Incidents of a problem, newest first, and how many there are."""
         with engines.answering():
             return self._problems.problem_incidents(problem, offset, limit, where)
+
+    def position(self, row: IncidentRow) -> int:
+        """The how-manieth incident of its problem one is."""
+        with engines.answering():
+            return self._problems.position(row)
 
     def incident_rows(self, incidents: Sequence[str]) -> tuple[IncidentRow, ...]:
         """Incidents by their ids."""
