@@ -40,6 +40,11 @@ def problem_path(problem_id: str, anchor: str = "") -> str:
     return f"{PROBLEMS}/{quote(problem_id, safe=':')}" + (f"#{anchor}" if anchor else "")
 
 
+def problems_of_node_path(node: str) -> str:
+    """The problems with an incident that a node is blamed for."""
+    return f"{PROBLEMS}?node={quote(node, safe='')}"
+
+
 def node_path(node: str) -> str:
     """Where a node is shown."""
     return f"{NODES}/{quote(node, safe='')}"

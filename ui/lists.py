@@ -1,8 +1,8 @@
 """Lists that a search, a choice and an order narrow: one bar and one callback for the pages that have one.
 
 Rules
-- What is asked for is in the address (`q`, the choice's own name, `sort`, `offset`), so that a link brings it back. Names
-  beside these that a page knows (`node`, `cause`) stay as they are while one searches.
+- What is asked for is in the address (`q`, the choice's own name, `sort`, `offset`), so that a link brings it back.
+  Names beside these that a page knows (`node`, `cause`) stay as they are while one searches.
 - The browser writes the address (`assets/lists.js`), the server the rows.
 """
 

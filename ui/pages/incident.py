@@ -20,9 +20,10 @@ from rerail.server.errors import NotFoundError
 from rerail.server.queries import Queries
 from rerail.server.query_results import IncidentMark, IncidentView
 from rerail.ui import address, text
-from rerail.ui.address import Address, incident_path, run_path
+from rerail.ui.address import Address, incident_path, node_path, run_path
 from rerail.ui.elements import Head, badge, copy_table_button, instant, link, panel, table
 from rerail.ui.markup import Content, Markup, encoded, html, island
+from rerail.ui.pages import incident_history
 from rerail.ui.pages.run_head import phrases
 from rerail.ui.pages.run_losses import anatomy_bar, part_class
 from rerail.ui.pages.run_tables import exit_codes
@@ -37,11 +38,13 @@ EVIDENCE_SHOWN = 200
 async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
     """The page of one incident."""
     found = await in_thread(queries.incident, wanted.name)
+    past = await in_thread(incident_history.history_of, queries, wanted.name)
     return dash_html.Div(
         [
             dcc.Store(id="incident-id", data=wanted.name),
             dcc.Store(id="incident-live"),
-            island(content(found), "incident-content"),
+            await in_thread(incident_history.history_form, queries),
+            island(content(found, past), "incident-content"),
         ],
         id="incident-page",
         className="page-body",
@@ -62,7 +65,8 @@ def register(app: Dash, queries: Queries) -> None:
         if signal is None or incident_id is None:
             raise PreventUpdate
         try:
-            return encoded(content(await in_thread(queries.incident, incident_id)))
+            past = await in_thread(incident_history.history_of, queries, incident_id)
+            return encoded(content(await in_thread(queries.incident, incident_id), past))
         except NotFoundError as error:
             raise PreventUpdate from error
 
@@ -74,8 +78,8 @@ def title(incident: Incident) -> str:
     return text.headline(text.cause(incident.verdict.cause))
 
 
-def content(found: IncidentView) -> list[Markup]:
-    """Everything on the page."""
+def content(found: IncidentView, past: Sequence[Markup] = ()) -> list[Markup]:
+    """Everything on the page; `past` is what `incident_history.py` says of earlier ones."""
     incident = found.incident
     return [
         _crumbs(found),
@@ -91,6 +95,7 @@ def content(found: IncidentView) -> list[Markup]:
         html.Div(_about(found), className="about"),
         html.P(phrases(incident_sentence(incident)), className="sentence"),
         html.Div([_anatomy(incident), _verdict(found)], className="columns columns-wide-left"),
+        *past,
         _evidence(incident),
         _attempts(found),
         _config(found),
@@ -134,7 +139,14 @@ def _about(found: IncidentView) -> list[Markup]:
     if incident.verdict.culprit_rank is not None:
         pieces.append(html.Span(["rank ", html.Strong(incident.verdict.culprit_rank)]))
     if incident.verdict.culprit_node is not None:
-        pieces.append(html.Span(["node ", html.Strong(incident.verdict.culprit_node)]))
+        pieces.append(
+            html.Span(
+                [
+                    "node ",
+                    link(html.Strong(incident.verdict.culprit_node), node_path(incident.verdict.culprit_node)),
+                ]
+            )
+        )
     pieces.append(html.Code(incident.incident_id))
     return pieces
 

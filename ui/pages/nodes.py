@@ -134,8 +134,8 @@ def _row(row: NodeRow) -> Sequence[Content]:
 def _teach() -> Markup:
     return empty(
         "No node is known yet.",
-        "Nodes come with attempts that say where they run (`nodes` of an attempt_started fact), with node_state facts and "
-        "with kernel messages. The agent beside the ranks tells all of it:",
+        "Nodes come with attempts that say where they run (`nodes` of an attempt_started fact), with node_state facts "
+        "and with kernel messages. The agent beside the ranks tells all of it:",
         "rerail agent --url {server} --run my-run --launcher-log train.log",
         "rerail synth --url {server}",
     )

@@ -172,8 +172,8 @@ def cost(row: ProblemRow) -> Content:
 
 def _teach() -> Markup:
     about = [
-        "A problem is a kind of fault: incidents of all runs with the same cause, exception, place in the code and phase, "
-        "whatever node, rank or step they struck. The first unplanned incident makes the first one. See also ",
+        "A problem is a kind of fault: incidents of all runs with the same cause, exception, place in the code and "
+        "phase, whatever node, rank or step they struck. The first unplanned incident makes the first one. See also ",
         link("nodes", NODES),
         ".",
     ]
