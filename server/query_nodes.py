@@ -94,7 +94,7 @@ class NodeQueries:
         (row,) = self._rows([own], fleet_of(sums), told)
         blamed = self._store.blamed([name], MOST_BLAMED)[name]
         stays = _stays(told[name])
-        states = [(change, of_run.run) for of_run in told[name] for change in of_run.history.states]
+        changes = [change for of_run in told[name] for change in of_run.history.states]
         return NodeView(
             node=row,
             stays=stays[:MOST_STAYS],
@@ -102,7 +102,7 @@ class NodeQueries:
             blamed_count=self._store.blamed_count(name),
             present=tuple(map(occurrence, self._present(stays, {each.incident_id for each in blamed}))),
             events=_events(told[name])[:MOST_EVENTS],
-            away=_away([change for change, _ in states]),
+            away=_away(changes, [stay.since for stay in stays if stay.since is not None]),
         )
 
     def _present(self, stays: Sequence[NodeStay], blamed: set[str]) -> list[IncidentRow]:
@@ -189,16 +189,18 @@ def _events(told: Sequence[NodeOfRun]) -> tuple[NodeEvent, ...]:
     return tuple(sorted(events, key=lambda event: (-event.at, event.what, event.run_id)))
 
 
-def _away(changes: Sequence[NodeChange]) -> tuple[Away, ...]:
-    """Periods in which it could not be used: from the word that took it out to the next that it is ready."""
+def _away(changes: Sequence[NodeChange], used_since: Sequence[int]) -> tuple[Away, ...]:
+    """Periods in which it could not be used: from the word that took it out until it was ready or held anew."""
     periods: list[Away] = []
     current: Away | None = None
-    for change in sorted(changes, key=lambda each: (each.at, each.state)):
-        if current is not None and change.state not in AWAY:
-            periods.append(replace(current, until=change.at))
+    told = [(change.at, change.state, change.until) for change in changes]
+    told += [(since, "ready", None) for since in used_since]
+    for at, state, until in sorted(told, key=lambda each: each[:2]):
+        if current is not None and state not in AWAY:
+            periods.append(replace(current, until=at))
             current = None
-        elif change.state in AWAY and current is None:
-            current = Away(change.state, change.at, change.until)
+        elif state in AWAY and current is None:
+            current = Away(state, at, until)
     if current is not None:
         periods.append(current)
     return tuple(periods)

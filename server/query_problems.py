@@ -296,8 +296,8 @@ def facet_shares(rows: Sequence[IncidentRow]) -> tuple[FacetShare, ...]:
 def facet_sentence(facet: str, values: Sequence[tuple[str, int]], known: int, counted: int) -> str:
     """`12 of 14 on node gpu-17.`, or how wide it is spread."""
     name, (value, times) = FACET_NAMES[facet], values[0]
-    preposition = {"node": "on", "rank": "by", "step": "after", "checkpoint": "with the", "config": "with", "run": "in"}
-    where = f"{preposition[facet]} {name} {value}"
+    preposition = {"node": "on", "rank": "by", "step": "after", "checkpoint": "with", "config": "with", "run": "in"}
+    where = f"{preposition[facet]} {'the ' if facet == 'checkpoint' else ''}{name} {value}"
     if times == counted and counted > 1:
         return f"All {counted} {where}."
     if times * 2 > known and times > 1:

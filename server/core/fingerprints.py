@@ -118,11 +118,17 @@ def facets_of(verdict: Verdict, attempt: Attempt, run_id: str) -> Pairs:
     return tuple((name, str(told[name])) for name in FACETS if told[name] is not None)
 
 
+ABBREVIATIONS = {"oom": "out of memory", "gpu": "GPU", "nccl": "NCCL", "sigkill": "SIGKILL", "io": "I/O"}
+"""Words of cause classes that are not written as they are spelled."""
+
+
 def title_of(parts: Pairs) -> str:
     """A fault in a few words: `user exception: ValueError in data.py:read, training`."""
     told = dict(parts)
-    words = told.get("cause", "unknown").replace("_", " ")
-    words = "unknown cause" if words == "unknown" else words
+    cause = told.get("cause", "unknown")
+    words = " ".join(ABBREVIATIONS.get(word, word) for word in cause.split("_"))
+    if cause == "unknown":
+        words = "unknown cause"
     details = [told["exception"]] if "exception" in told else []
     if "xid" in told:
         details.append(f"XID {told['xid']}")

@@ -149,11 +149,11 @@ class Ledger:
         for action in reversed(self.actions):  # An undo concerns what came before it, so its own fate is known here.
             if action.kind is ActionKind.UNDO and action.action_id not in undone and action.undoes is not None:
                 undone.add(action.undoes)
-        made = {action.made for action in self.actions if action.kind is ActionKind.SPLIT}
         there: set[str | None] = set()
         in_force = set()
         for action in self.actions:
-            is_void = any(problem in made and problem not in there for problem in (action.problem, action.into))
+            named = (action.problem, action.into)
+            is_void = any(name is not None and is_split(name) and name not in there for name in named)
             if action.action_id in undone or (is_void and action.kind is not ActionKind.UNDO):
                 continue
             in_force.add(action.action_id)

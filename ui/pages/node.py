@@ -131,7 +131,9 @@ def _history(found: NodeView) -> Markup | None:
     if xids:
         lanes.append(_lane(html.Span("XIDs", className="muted"), xids))
     runs = list(dict.fromkeys(stay.run_id for stay in found.stays))
-    for run_id in runs[:MOST_LANES]:
+    faulty = {each.run_id for each in found.blamed}
+    drawn = set(sorted(runs, key=lambda run_id: run_id not in faulty)[:MOST_LANES])
+    for run_id in (run_id for run_id in runs if run_id in drawn):
         inside = [stay for stay in found.stays if stay.run_id == run_id and stay.since is not None]
         pieces: list[Content] = [bar(stay.since or 0, stay.until, "stay", f"held by {run_id}") for stay in inside]
         pieces += [
@@ -152,7 +154,9 @@ def _history(found: NodeView) -> Markup | None:
         [
             *lanes,
             html.Div([html.Span(instant(first)), html.Span(instant(last))], className="over-axis"),
-            html.P(f"{text.count(more, 'older run')} not drawn.", className="note") if more > 0 else None,
+            html.P(f"{text.count(more, 'run')} without such an incident not drawn.", className="note")
+            if more > 0
+            else None,
         ],
         "history",
         lead="Bars: held by the run; marks: incidents it is blamed for.",

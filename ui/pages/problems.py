@@ -140,7 +140,7 @@ def status_badge(status: Status) -> Markup:
 
 
 def _row(row: ProblemRow, page: ProblemPage) -> Sequence[Content]:
-    about: list[Content] = [text.cause(row.cause)]
+    about: list[Content] = [] if row.cause.split("_")[0] in row.title.lower() else [text.cause(row.cause)]
     if row.still_open:
         about.append(badge(f"{row.still_open} open", "danger"))
     if row.resolution is not None:
