@@ -54,7 +54,7 @@ class NodeQueries:
             raise ValueError(f"level: {level!r} is none of {', '.join(LEVELS)}")
         sums = self._store.node_sums()
         fleet = fleet_of(sums)
-        told = self._store.node_told(self._store.nodes_with_xids())
+        told = self._store.node_told([each.node for each in sums if each.xids])
         words = search.lower().split()
         found = []
         for each in sums:

@@ -47,9 +47,9 @@ SORTS: dict[str, Callable[[ProblemRow], object]] = {
 """What a list of problems can be sorted by."""
 
 BARS = 24
-MOST_FACETS = 5000
+MOST_FACETS = 2000
 MOST_VALUES = 10
-MOST_ALIKE = 40
+MOST_ALIKE = 25
 
 
 class ProblemQueries:
@@ -122,7 +122,7 @@ class ProblemQueries:
         row = _with_spread(row, spread, min(spread.days, default=0), max(spread.days, default=0))
         made_of = self._store.fingerprints([problem_id, *ledger.merged_into(problem_id)])
         incidents, total = self._store.problem_incidents(problem_id, offset, limit, where)
-        looked_at, _ = self._store.problem_incidents(problem_id, 0, MOST_FACETS)
+        looked_at = self._store.problem_facets(problem_id, MOST_FACETS)
         own = made_of.get(problem_id)
         return ProblemView(
             problem=row,
@@ -280,9 +280,9 @@ def occurrence(row: IncidentRow) -> Occurrence:
     )
 
 
-def facet_shares(rows: Sequence[IncidentRow]) -> tuple[FacetShare, ...]:
+def facet_shares(rows: Sequence[Pairs]) -> tuple[FacetShare, ...]:
     """How facets are spread over incidents, each with a sentence; facets that are known of none are left out."""
-    told = [dict(row.facets) for row in rows]
+    told = [dict(facets) for facets in rows]
     spread = []
     for facet in FACETS:
         values = shares([each.get(facet) for each in told])

@@ -61,9 +61,10 @@ def upgrade() -> None:
         sa.Column("lost_gpu_ms", sa.BigInteger(), nullable=False),
         sa.Column("cost_unknown", sa.BigInteger(), nullable=False),
         sa.Column("spread", sa.LargeBinary(), nullable=False),
+        sa.Column("revision", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("run_id", "problem_id", name=op.f("pk_problem_run")),
     )
-    op.create_index(op.f("ix_problem_run_problem_id"), "problem_run", ["problem_id"])
+    op.create_index(op.f("ix_problem_run_revision"), "problem_run", ["revision"])
     op.create_table(
         "node_run",
         sa.Column("run_id", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -73,10 +74,13 @@ def upgrade() -> None:
         sa.Column("open_since", sa.BigInteger(), nullable=True),
         sa.Column("blamed", sa.BigInteger(), nullable=False),
         sa.Column("xids", sa.BigInteger(), nullable=False),
+        sa.Column("is_gone", sa.Boolean(), nullable=False),
         sa.Column("document", sa.LargeBinary(), nullable=False),
+        sa.Column("revision", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("run_id", "node", name=op.f("pk_node_run")),
     )
     op.create_index(op.f("ix_node_run_node"), "node_run", ["node"])
+    op.create_index(op.f("ix_node_run_revision"), "node_run", ["revision"])
     op.create_table(
         "fingerprint",
         sa.Column("fingerprint", sa.Text(), nullable=False),

@@ -35,6 +35,7 @@ from rerail.server.store.problem_writing import (
     incident_columns,
     node_rows,
     placed,
+    problems_of,
     write_nodes,
     write_shares,
 )
@@ -216,8 +217,10 @@ class DerivedWriter:
                 self._save_blocks(connection, run_id, kind, items, settled, length)
             # From here on the counter is locked, which every action of people takes too: none comes between.
             revision = next_revision(connection)
-            changed, problems, newest_action = self._save_incidents(connection, run_id, view.incidents, before)
-            nodes = self._save_nodes(connection, run_id, derived, changed, before)
+            changed, problems, newest_action = self._save_incidents(
+                connection, run_id, revision, view.incidents, before
+            )
+            nodes = self._save_nodes(connection, run_id, revision, derived, changed, before)
             row = row_of_view(view)
             saved = {
                 **row_columns(row),
@@ -287,7 +290,12 @@ class DerivedWriter:
             connection.execute(replacing(connection, kind.table, kind.columns_written), rows)
 
     def _save_incidents(
-        self, connection: Connection, run_id: int, incidents: Sequence[Incident], before: _Saved | None
+        self,
+        connection: Connection,
+        run_id: int,
+        revision: int,
+        incidents: Sequence[Incident],
+        before: _Saved | None,
     ) -> tuple[bool, dict[str, str], int]:
         """Write the incidents that differ from those `before`, take out those that are gone; None rewrites all.
 
@@ -334,22 +342,30 @@ class DerivedWriter:
                     for entry in changed
                 ],
             )
-        shares: dict[str, Share] = {}
+        if not is_current:
+            affected.update(problems_of(connection, run_id))
+        shares = {(run_id, problem): Share() for problem in affected}
         for entry in incidents:
-            problem = problems.get(entry.incident_id)
-            if problem is not None and problem in affected and (adds := counted(entry)) is not None:
-                shares.setdefault(problem, Share()).add(adds)
-        write_shares(connection, run_id, affected if is_current else None, shares)
+            share = shares.get((run_id, problems.get(entry.incident_id, "")))
+            if share is not None and (adds := counted(entry)) is not None:
+                share.add(adds)
+        write_shares(connection, revision, shares)
         return True, problems, newest_action
 
     def _save_nodes(
-        self, connection: Connection, run_id: int, derived: DerivedRun, is_changed: bool, before: _Saved | None
+        self,
+        connection: Connection,
+        run_id: int,
+        revision: int,
+        derived: DerivedRun,
+        is_changed: bool,
+        before: _Saved | None,
     ) -> dict[str, dict[str, object]]:
         """Write the nodes that differ; their rows."""
         if before is not None and not is_changed and before.histories == derived.nodes:
             return before.nodes
         rows = node_rows(run_id, derived.nodes, blamed_nodes(derived.view.incidents))
-        write_nodes(connection, run_id, rows, None if before is None else before.nodes)
+        write_nodes(connection, run_id, revision, rows, None if before is None else before.nodes)
         return rows
 
 

@@ -1,13 +1,17 @@
-"""Node reading: machines over all runs, each call over one snapshot."""
+"""Node reading: machines over all runs, each call over one snapshot.
+
+Sums over all runs are kept in memory and brought up to date by what was written since, as those of problems are.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from sqlalchemy import BigInteger, Engine, Integer, case, cast, func, select
+from sqlalchemy import Connection, Engine, bindparam, func, select
 
 from rerail.server.core.node_histories import NodeHistory
-from rerail.server.core.view import Domain
 from rerail.server.store import documents, tables
 from rerail.server.store.append import key_of
 from rerail.server.store.problem_reading import incident_row, incident_rows
@@ -15,7 +19,94 @@ from rerail.server.store.problem_rows import IncidentRow, NodeOfRun, NodeSums
 
 _incident, _node, _view = tables.incident.c, tables.node_run.c, tables.run_view.c
 _AT_ONCE = 400
-_BLAMED = (_incident.is_planned.is_(False), _incident.domain != Domain.WORKLOAD.value)
+_NEWEST = select(func.coalesce(func.max(_node.revision), 0))
+_CHANGED = select(
+    _node.node, _node.run_id, _node.is_gone, _node.is_exposure_known, _node.held_ns, _node.open_since, _node.blamed,
+    _node.xids,
+).where(_node.revision > bindparam("seen"))  # fmt: skip
+
+
+class _OfRun(NamedTuple):
+    """One node in one run."""
+
+    is_exposure_known: bool
+    held_ns: int
+    open_since: int | None
+    blamed: int
+    xids: int
+
+
+class _NodeBoard:
+    """What each run has of each node. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._runs: dict[str, dict[int, _OfRun]] = {}
+        self._settled: dict[str, tuple[NodeSums, tuple[tuple[int, int], ...]]] = {}
+        """Sums without what is held still, and `(run, since when)` of that."""
+        self._lock = threading.Lock()
+
+    def sums(self, connection: Connection) -> tuple[NodeSums, ...]:
+        """Every node, by name."""
+        with self._lock:
+            self._renew(connection)
+            settled = [self._settled.get(node) or self._settle(node) for node in sorted(self._runs)]
+        still = {run_id for _, held in settled for run_id, _ in held}
+        heard = _heard(connection, sorted(still))
+        return tuple(
+            sums._replace(
+                held_ns=sums.held_ns + sum(max(0, heard.get(run_id, since) - since) for run_id, since in held)
+            )
+            if held
+            else sums
+            for sums, held in settled
+        )
+
+    def _renew(self, connection: Connection) -> None:
+        newest = int(connection.execute(_NEWEST).scalar_one())
+        if newest == self._seen:
+            return
+        for node, run_id, is_gone, *values in connection.execute(_CHANGED, {"seen": self._seen}):
+            if not is_gone:
+                self._runs.setdefault(node, {})[run_id] = _OfRun(*values)
+            elif node in self._runs:
+                self._runs[node].pop(run_id, None)
+                if not self._runs[node]:
+                    del self._runs[node]
+            self._settled.pop(node, None)
+        self._seen = newest
+
+    def _settle(self, node: str) -> tuple[NodeSums, tuple[tuple[int, int], ...]]:
+        runs = self._runs[node]
+        known = [each for each in runs.values() if each.is_exposure_known]
+        sums = NodeSums(
+            node=node,
+            runs=len(runs),
+            held_ns=sum(each.held_ns for each in known),
+            blamed=sum(each.blamed for each in known),
+            runs_blamed=sum(each.blamed > 0 for each in runs.values()),
+            blamed_elsewhere=sum(each.blamed for each in runs.values() if not each.is_exposure_known),
+            xids=sum(each.xids for each in runs.values()),
+            has_exposure=bool(known),
+        )
+        held = tuple(
+            (run_id, each.open_since)
+            for run_id, each in runs.items()
+            if each.is_exposure_known and each.open_since is not None
+        )
+        self._settled[node] = (sums, held)
+        return sums, held
+
+
+def _heard(connection: Connection, runs: Sequence[int]) -> dict[int, int]:
+    """When runs were heard last: what they hold still is held until then."""
+    heard: dict[int, int] = {}
+    for first in range(0, len(runs), _AT_ONCE):
+        statement = select(_view.run_id, _view.last_heard_at).where(
+            _view.run_id.in_(list(runs[first : first + _AT_ONCE])), _view.last_heard_at.is_not(None)
+        )
+        heard.update((row.run_id, row.last_heard_at) for row in connection.execute(statement))
+    return heard
 
 
 class NodeReader:
@@ -23,30 +114,12 @@ class NodeReader:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._board = _NodeBoard()
 
     def node_sums(self) -> tuple[NodeSums, ...]:
         """See `ProblemStore.node_sums`."""
-        is_known = _node.is_exposure_known
-        still = case((_view.last_heard_at > _node.open_since, _view.last_heard_at - _node.open_since), else_=0)
-        zero = cast(0, BigInteger)
-        statement = (
-            select(
-                _node.node,
-                func.count(),
-                func.sum(case((is_known, _node.held_ns + func.coalesce(still, zero)), else_=zero)),
-                func.sum(case((is_known, _node.blamed), else_=zero)),
-                func.sum(case((_node.blamed > 0, 1), else_=0)),
-                func.sum(case((is_known, zero), else_=_node.blamed)),
-                func.sum(_node.xids),
-                func.max(cast(is_known, Integer)),
-            )
-            .join_from(tables.node_run, tables.run_view, _node.run_id == _view.run_id, isouter=True)
-            .group_by(_node.node)
-            .order_by(_node.node)
-        )
         with self._engine.begin() as connection:
-            rows = connection.execute(statement).all()
-        return tuple(NodeSums(row[0], *map(int, row[1:7]), bool(row[7])) for row in rows)
+            return self._board.sums(connection)
 
     def node_told(self, nodes: Sequence[str]) -> dict[str, tuple[NodeOfRun, ...]]:
         """See `ProblemStore.node_told`."""
@@ -56,19 +129,12 @@ class NodeReader:
                 rows = connection.execute(
                     select(_node.node, _view.run, _view.last_heard_at, _node.blamed, _node.document)
                     .join_from(tables.node_run, tables.run_view, _node.run_id == _view.run_id)
-                    .where(_node.node.in_(list(nodes[first : first + _AT_ONCE])))
+                    .where(_node.node.in_(list(nodes[first : first + _AT_ONCE])), _node.is_gone.is_(False))
                 ).all()
                 for row in rows:
                     history = documents.read_document(NodeHistory, row.document)
                     told[row.node].append(NodeOfRun(row.run, history, row.blamed, row.last_heard_at))
         return {node: tuple(found) for node, found in told.items()}
-
-    def nodes_with_xids(self) -> tuple[str, ...]:
-        """See `ProblemStore.nodes_with_xids`."""
-        with self._engine.begin() as connection:
-            return tuple(
-                connection.execute(select(_node.node).where(_node.xids > 0).distinct().order_by(_node.node)).scalars()
-            )
 
     def blamed(self, nodes: Sequence[str], limit: int) -> dict[str, tuple[IncidentRow, ...]]:
         """See `ProblemStore.blamed`."""

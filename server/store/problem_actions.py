@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from sqlalchemy import Connection, Engine, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, Engine, bindparam, insert, select, update
 
 from rerail.server.core.problems import PLACING, ActionKind, Ledger, Placed, ProblemAction
 from rerail.server.store import tables
@@ -30,6 +30,16 @@ _incident = tables.incident.c
 _AT_ONCE = 400
 """Names in one statement."""
 
+_MOVE = (
+    update(tables.incident)
+    .where(_incident.run_id == bindparam("key"), _incident.incident_id == bindparam("one"))
+    .values(problem_id=bindparam("wanted"))
+)
+_COUNTED = select(
+    _incident.run_id, _incident.problem_id, _incident.fingerprint, _incident.started_at, _incident.is_open,
+    _incident.restart_ns, _incident.recover_ns, _incident.lost_ns, _incident.lost_gpu_ms, _incident.culprit_node,
+).where(_incident.counts.is_(True))  # fmt: skip
+
 
 class ProblemActions:
     """Writes actions of one database."""
@@ -45,30 +55,24 @@ class ProblemActions:
             action = replace(judge(before), action_id=action_id)
             connection.execute(insert(tables.problem_action), action_columns(action))
             if action.kind in PLACING or action.kind is ActionKind.UNDO:
-                _place_again(connection, Ledger((*before.actions, action)))
+                _place_again(connection, Ledger((*before.actions, action)), action_id)
         return action
 
 
-def _place_again(connection: Connection, ledger: Ledger) -> None:
-    """Move every incident that is not where the ledger says, and add up what was left and reached anew."""
+def _place_again(connection: Connection, ledger: Ledger, revision: int) -> None:
+    """Move every incident that is not where the ledger says, and add up anew what was left and reached."""
+    has_facets = any(action.facet is not None for action in ledger.placing)
     changed: set[tuple[int, str]] = set()
     moves = []
     for row in _may_lie_elsewhere(connection, ledger):
-        wanted = ledger.place(Placed(row.incident_id, row.fingerprint, pairs_of(row.facets)))
+        facets = pairs_of(row.facets) if has_facets else ()
+        wanted = ledger.place(Placed(row.incident_id, row.fingerprint, facets))
         if wanted != row.problem_id:
             moves.append({"key": row.run_id, "one": row.incident_id, "wanted": wanted})
             changed |= {(row.run_id, row.problem_id), (row.run_id, wanted)}
-    if not moves:
-        return
-    statement = update(tables.incident).where(
-        _incident.run_id == bindparam("key"), _incident.incident_id == bindparam("one")
-    )
-    connection.execute(statement.values(problem_id=bindparam("wanted")), moves)
-    by_run: dict[int, set[str]] = {}
-    for run_id, problem in changed:
-        by_run.setdefault(run_id, set()).add(problem)
-    for run_id, problems in sorted(by_run.items()):
-        write_shares(connection, run_id, sorted(problems), _shares(connection, run_id, problems))
+    if moves:
+        connection.execute(_MOVE, moves)
+        write_shares(connection, revision, _shares(connection, changed))
 
 
 def _may_lie_elsewhere(connection: Connection, ledger: Ledger):
@@ -92,27 +96,13 @@ def _portions(names: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
     return (names[first : first + _AT_ONCE] for first in range(0, len(names), _AT_ONCE))
 
 
-def _shares(connection: Connection, run_id: int, problems: set[str]) -> dict[str, Share]:
-    """One run's part of problems, out of its incidents."""
-    shares: dict[str, Share] = {}
-    for some in _portions(tuple(sorted(problems))):
-        rows = connection.execute(
-            select(
-                _incident.problem_id,
-                _incident.fingerprint,
-                _incident.started_at,
-                _incident.is_open,
-                _incident.restart_ns,
-                _incident.recover_ns,
-                _incident.lost_ns,
-                _incident.lost_gpu_ms,
-                _incident.culprit_node,
-            ).where(
-                _incident.run_id == run_id,
-                or_(*(_incident.problem_id == problem for problem in some)),
-                _incident.counts.is_(True),
-            )
-        )
-        for problem, *adds in rows:
-            shares.setdefault(problem, Share()).add(Counted(*adds))
+def _shares(connection: Connection, wanted: set[tuple[int, str]]) -> dict[tuple[int, str], Share]:
+    """Parts of problems by `(run_id, problem)`, out of the incidents."""
+    shares = {key: Share() for key in wanted}
+    for some in _portions(tuple(sorted({problem for _, problem in wanted}))):
+        rows = connection.execute(_COUNTED.where(_incident.problem_id.in_(some)))
+        for run_id, problem, *adds in rows:
+            share = shares.get((run_id, problem))
+            if share is not None:
+                share.add(Counted(*adds))
     return shares

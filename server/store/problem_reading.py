@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 from sqlalchemy import Connection, Engine, Row, Select, func, select
 
 from rerail.server.core.facts import Pairs
 from rerail.server.core.problems import Ledger
 from rerail.server.store import tables
 from rerail.server.store.append import key_of
+from rerail.server.store.problem_board import ProblemBoard
 from rerail.server.store.problem_rows import FingerprintRow, IncidentRow, ProblemSpread, ProblemSums
 from rerail.server.store.problem_writing import LedgerReader, pairs_of
 
-_incident, _share = tables.incident.c, tables.problem_run.c
+_incident = tables.incident.c
 _ROW = (
     _incident.incident_id, _incident.started_at, _incident.ended_at, _incident.is_open, _incident.counts,
     _incident.cause, _incident.domain, _incident.scope, _incident.fingerprint, _incident.problem_id,
@@ -24,14 +24,6 @@ _ROW = (
 )  # fmt: skip
 _FACETS_AT = [column.name for column in _ROW].index("facets")
 _AT_ONCE = 400
-
-
-class _Spread(msgspec.Struct):
-    days: dict[str, int]
-    nodes: dict[str, int]
-
-
-_read_spread = msgspec.json.Decoder(_Spread).decode
 
 
 def incident_row(row: Row) -> IncidentRow:
@@ -52,6 +44,7 @@ class ProblemReader:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._ledger = LedgerReader()
+        self._board = ProblemBoard()
 
     def ledger(self) -> Ledger:
         """See `ProblemStore.ledger`."""
@@ -74,44 +67,29 @@ class ProblemReader:
 
     def problem_sums(self, problems: Sequence[str] | None, node: str | None) -> tuple[ProblemSums, ...]:
         """See `ProblemStore.problem_sums`."""
-        statement = select(
-            _share.problem_id,
-            func.max(_share.fingerprint),
-            func.sum(_share.incidents),
-            func.sum(_share.still_open),
-            func.count(),
-            func.min(_share.first_at),
-            func.max(_share.last_at),
-            func.sum(_share.restart_ns),
-            func.sum(_share.recover_ns),
-            func.sum(_share.lost_ns),
-            func.sum(_share.lost_gpu_ms),
-            func.sum(_share.cost_unknown),
-        ).group_by(_share.problem_id)
-        if problems is not None:
-            statement = statement.where(_share.problem_id.in_(list(problems)))
-        if node is not None:
-            blamed = select(_incident.problem_id).where(_incident.culprit_node == node).distinct()
-            statement = statement.where(_share.problem_id.in_(blamed))
         with self._engine.begin() as connection:
-            rows = connection.execute(statement).all()
-        # PostgreSQL adds BIGINT up to NUMERIC, which arrives as a Decimal.
-        return tuple(ProblemSums(row[0], row[1], *map(int, row[2:])) for row in rows)
+            found = self._board.sums(connection, problems)
+            if node is None:
+                return found
+            blamed = select(_incident.problem_id).where(_incident.culprit_node == node).distinct()
+            among = set(connection.execute(blamed).scalars())
+        return tuple(each for each in found if each.problem_id in among)
 
     def problem_spread(self, problems: Sequence[str]) -> dict[str, ProblemSpread]:
         """See `ProblemStore.problem_spread`."""
-        spreads = {problem: ProblemSpread({}, {}) for problem in problems}
         with self._engine.begin() as connection:
-            rows = connection.execute(
-                select(_share.problem_id, _share.spread).where(_share.problem_id.in_(list(problems)))
-            ).all()
-        for problem, packed in rows:
-            found, whole = _read_spread(packed), spreads[problem]
-            for day, times in found.days.items():
-                whole.days[int(day)] = whole.days.get(int(day), 0) + times
-            for name, times in found.nodes.items():
-                whole.nodes[name] = whole.nodes.get(name, 0) + times
-        return spreads
+            return self._board.spreads(connection, problems)
+
+    def problem_facets(self, problem: str, limit: int) -> tuple[Pairs, ...]:
+        """See `ProblemStore.problem_facets`."""
+        statement = (
+            select(_incident.facets)
+            .where(_incident.problem_id == problem)
+            .order_by(_incident.started_at.desc())
+            .limit(limit)
+        )
+        with self._engine.begin() as connection:
+            return tuple(pairs_of(packed) for packed in connection.execute(statement).scalars())
 
     def problem_incidents(
         self, problem: str, offset: int, limit: int, where: Pairs

@@ -140,6 +140,9 @@ class ProblemStore(Protocol):
     ) -> tuple[tuple[IncidentRow, ...], int]:
         """Incidents of a problem, newest first, and how many there are."""
 
+    def problem_facets(self, problem: str, limit: int) -> tuple[Pairs, ...]:
+        """Facets of the newest incidents of a problem."""
+
     def position(self, row: IncidentRow) -> int:
         """The how-manieth incident of its problem one is, by time, of those that count."""
 
@@ -157,9 +160,6 @@ class ProblemStore(Protocol):
 
     def node_told(self, nodes: Sequence[str]) -> dict[str, tuple[NodeOfRun, ...]]:
         """The histories of nodes, run by run."""
-
-    def nodes_with_xids(self) -> tuple[str, ...]:
-        """Nodes whose kernel log told of an XID."""
 
     def blamed(self, nodes: Sequence[str], limit: int) -> dict[str, tuple[IncidentRow, ...]]:
         """Incidents for which nodes are blamed, newest first, at most `limit` of each."""

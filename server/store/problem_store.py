@@ -62,6 +62,11 @@ class SqlProblemStore:
         with engines.answering():
             return self._problems.problem_incidents(problem, offset, limit, where)
 
+    def problem_facets(self, problem: str, limit: int) -> tuple[Pairs, ...]:
+        """Facets of the newest incidents of a problem."""
+        with engines.answering():
+            return self._problems.problem_facets(problem, limit)
+
     def position(self, row: IncidentRow) -> int:
         """The how-manieth incident of its problem one is."""
         with engines.answering():
@@ -86,11 +91,6 @@ class SqlProblemStore:
         """The histories of nodes, run by run."""
         with engines.answering():
             return self._nodes.node_told(nodes)
-
-    def nodes_with_xids(self) -> tuple[str, ...]:
-        """Nodes whose kernel log told of an XID."""
-        with engines.answering():
-            return self._nodes.nodes_with_xids()
 
     def blamed(self, nodes: Sequence[str], limit: int) -> dict[str, tuple[IncidentRow, ...]]:
         """Incidents for which nodes are blamed."""

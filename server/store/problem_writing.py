@@ -4,6 +4,8 @@ Rules
 - Only what changed is written. A step that changes no incident and no node costs nothing here.
 - Placement follows the actions as of this transaction. It holds the lock of the change counter, which every action
   takes too, so none is missed.
+- A part of a problem, or a node, that a run has no more is written down as gone, not deleted: who keeps sums in memory
+  asks what changed since a revision.
 - Text that databases index is cut: a name that goes on for pages is no name.
 """
 
@@ -15,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, func, select
+from sqlalchemy import Connection, func, select
 
 from rerail.server.core.facts import Pairs
 from rerail.server.core.fingerprints import title_of
@@ -36,6 +38,9 @@ _LAST_ACTION = select(func.coalesce(func.max(_actions.action_id), 0))
 _ACTIONS = select(tables.problem_action).order_by(_actions.action_id)
 
 
+_read_pairs = msgspec.json.Decoder(dict[str, str]).decode
+
+
 def name_of(text: str | None) -> str | None:
     """A name as an indexed column holds it."""
     return None if text is None else keepable(text)[:LONGEST_NAME]
@@ -48,7 +53,7 @@ def pairs_text(pairs: Pairs) -> str:
 
 def pairs_of(packed: str | None) -> Pairs:
     """Pairs out of `pairs_text`."""
-    return () if packed is None else tuple(json.loads(packed).items())
+    return () if packed is None else tuple(_read_pairs(packed).items())
 
 
 # --- actions ----------------------------------------------------------------------------------------------------------
@@ -206,8 +211,8 @@ class Share:
         if node is not None and (node in self.nodes or len(self.nodes) < MOST_NODES):
             self.nodes[node] = self.nodes.get(node, 0) + 1
 
-    def row(self, run_id: int, problem: str) -> dict[str, object]:
-        """As the table holds it."""
+    def row(self, run_id: int, problem: str, revision: int) -> dict[str, object]:
+        """As the table holds it; one of nothing says that the run has no part of the problem any more."""
         return {
             "run_id": run_id,
             "problem_id": problem,
@@ -222,24 +227,21 @@ class Share:
             "lost_gpu_ms": self.lost_gpu_ms,
             "cost_unknown": self.cost_unknown,
             "spread": msgspec.json.encode({"days": self.days, "nodes": self.nodes}),
+            "revision": revision,
         }
 
 
-def write_shares(
-    connection: Connection, run_id: int, problems: Iterable[str] | None, shares: Mapping[str, Share]
-) -> None:
-    """Put a run's part of these problems (None: of all) down anew."""
-    columns = tables.problem_run.c
-    if problems is None:
-        connection.execute(delete(tables.problem_run).where(columns.run_id == run_id))
-    else:
-        gone = [{"gone": problem} for problem in problems if problem not in shares]
-        if gone:
-            which = (columns.run_id == run_id, columns.problem_id == bindparam("gone"))
-            connection.execute(delete(tables.problem_run).where(*which), gone)
-    rows = [share.row(run_id, problem) for problem, share in sorted(shares.items())]
+def write_shares(connection: Connection, revision: int, shares: Mapping[tuple[int, str], Share]) -> None:
+    """Put down parts of problems by `(run_id, problem)`, empty ones too."""
+    rows = [share.row(run_id, problem, revision) for (run_id, problem), share in sorted(shares.items())]
     if rows:
         connection.execute(replacing(connection, tables.problem_run, tables.problem_run.c.keys()), rows)
+
+
+def problems_of(connection: Connection, run_id: int) -> list[str]:
+    """The problems that a run has, or had, a part of."""
+    columns = tables.problem_run.c
+    return list(connection.execute(select(columns.problem_id).where(columns.run_id == run_id)).scalars())
 
 
 class FingerprintWriter:
@@ -298,27 +300,30 @@ def node_rows(run_id: int, histories: Sequence[NodeHistory], blamed: Mapping[str
             "open_since": still[0] if still else None,
             "blamed": blamed.get(node, 0),
             "xids": len(history.xids),
+            "is_gone": False,
             "document": documents.document(history),
         }
     return rows
 
 
+_GONE = {"is_exposure_known": False, "held_ns": 0, "open_since": None, "blamed": 0, "xids": 0, "is_gone": True}
+
+
 def write_nodes(
     connection: Connection,
     run_id: int,
+    revision: int,
     rows: Mapping[str, dict[str, object]],
     before: Mapping[str, dict[str, object]] | None,
 ) -> None:
-    """Write the rows that differ from those `before`, take out those that are gone; None rewrites all."""
+    """Write the rows that differ from those `before`, and those that are gone as gone; None rewrites all."""
     columns = tables.node_run.c
     if before is None:
-        connection.execute(delete(tables.node_run).where(columns.run_id == run_id))
-        before = {}
-    gone = [{"gone": node} for node in before if node not in rows]
-    if gone:
-        connection.execute(
-            delete(tables.node_run).where(columns.run_id == run_id, columns.node == bindparam("gone")), gone
-        )
-    changed = [row for node, row in rows.items() if before.get(node) != row]
+        named = connection.execute(select(columns.node).where(columns.run_id == run_id)).scalars()
+        before = {node: {} for node in named}
+    changed = [{**row, "revision": revision} for node, row in rows.items() if before.get(node) != row]
+    for node in before:
+        if node not in rows:
+            changed.append({"run_id": run_id, "node": node, **_GONE, "document": b"", "revision": revision})
     if changed:
         connection.execute(replacing(connection, tables.node_run, tables.node_run.c.keys()), changed)

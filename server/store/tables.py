@@ -271,7 +271,8 @@ problem_run = Table(
     Column("lost_gpu_ms", BigInteger, nullable=False),
     Column("cost_unknown", BigInteger, nullable=False),
     Column("spread", LargeBinary, nullable=False),
-    Index(None, "problem_id"),
+    Column("revision", BigInteger, nullable=False),
+    Index(None, "revision"),
 )
 
 node_run = Table(
@@ -284,8 +285,11 @@ node_run = Table(
     Column("open_since", BigInteger),
     Column("blamed", BigInteger, nullable=False),
     Column("xids", BigInteger, nullable=False),
+    Column("is_gone", Boolean, nullable=False),
     Column("document", LargeBinary, nullable=False),
+    Column("revision", BigInteger, nullable=False),
     Index(None, "node"),
+    Index(None, "revision"),
 )
 
 fingerprint = Table(
