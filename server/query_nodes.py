@@ -7,12 +7,12 @@ Rules
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from rerail.server.core.lemons import Fleet, Lemon, LemonLevel, NodeCase, asks_for_hand, lemon_of
+from rerail.server.core.lemons import Fleet, Judgement, LemonLevel, NodeCase, asks_for_hand, judgement, lemon_of
 from rerail.server.core.node_histories import NodeChange
-from rerail.server.core.view import Domain
 from rerail.server.core.xids import xid
 from rerail.server.errors import NotFoundError
 from rerail.server.query_problem_results import Away, NodeEvent, NodePage, NodeRow, NodeStay, NodeView
@@ -23,6 +23,8 @@ from rerail.server.store.problem_rows import IncidentRow, NodeOfRun, NodeSums
 LEVELS = tuple(level.value for level in LemonLevel)
 SORTS = ("score", "node", "blamed", "runs", "node_days", "xids")
 MOST_BLAMED = 100
+MOST_INSTANTS = 20_000
+"""Instants of faults looked at for the nodes of one page, the newest."""
 MOST_EVENTS = 200
 MOST_STAYS = 200
 MOST_PRESENT_RUNS = 20
@@ -59,8 +61,9 @@ class NodeQueries:
         found = []
         for each in sums:
             if all(word in each.node.lower() for word in words):
-                found.append((each, lemon_of(_case(each, told.get(each.node, ()), ()), fleet)))
-        levels = tuple((name, sum(lemon.level.value == name for _, lemon in found)) for name in LEVELS)
+                found.append((each, judgement(_case(each, told.get(each.node, ()), ()), fleet)))
+        times = Counter(judged.level.value for _, judged in found)
+        levels = tuple((name, times[name]) for name in LEVELS)
         if level is not None:
             found = [entry for entry in found if entry[1].level.value == level]
         found.sort(key=lambda entry: entry[0].node)
@@ -71,17 +74,18 @@ class NodeQueries:
     def _rows(
         self, sums: Sequence[NodeSums], fleet: Fleet, told: dict[str, tuple[NodeOfRun, ...]]
     ) -> Iterable[NodeRow]:
-        blamed = self._store.blamed([each.node for each in sums if each.blamed or each.blamed_elsewhere], MOST_BLAMED)
+        faulty = [each.node for each in sums if each.blamed or each.blamed_elsewhere]
+        instants = self._store.blamed_at(faulty, MOST_INSTANTS)
         for each in sums:
-            faults = _faults(blamed.get(each.node, ()))
+            began = instants.get(each.node, ())
             yield NodeRow(
                 node=each.node,
                 runs=each.runs,
-                lemon=lemon_of(_case(each, told.get(each.node, ()), faults), fleet),
+                lemon=lemon_of(_case(each, told.get(each.node, ()), began), fleet),
                 blamed=each.blamed + each.blamed_elsewhere,
                 runs_blamed=each.runs_blamed,
                 xids=each.xids,
-                last_blamed_at=faults[0].started_at if faults else None,
+                last_blamed_at=began[0] if began else None,
             )
 
     def node(self, name: str) -> NodeView:
@@ -124,38 +128,31 @@ def fleet_of(sums: Sequence[NodeSums]) -> Fleet:
     return Fleet(len(exposed), sum(each.held_ns for each in exposed), sum(each.blamed for each in exposed))
 
 
-def _case(sums: NodeSums, told: Sequence[NodeOfRun], faults: Sequence[IncidentRow]) -> NodeCase:
-    """What speaks for and against a node; without `faults` at hand, their instants are not looked at."""
-    xids: dict[int, int] = {}
+def _case(sums: NodeSums, told: Sequence[NodeOfRun], blamed_at: Sequence[int]) -> NodeCase:
+    """What speaks for and against a node; `blamed_at` says how soon it failed again, and may be empty."""
+    xids: Counter[int] = Counter()
     for of_run in told:
-        for each in of_run.history.xids:
-            xids[each.code] = xids.get(each.code, 0) + 1
-    instants = tuple(row.started_at for row in faults)[: sums.blamed]
-    # The number counts, the instants only say how soon it failed again: those that are not at hand lie far apart.
-    missing = sums.blamed - len(instants)
-    far = tuple(-(1 << 60) - number * (1 << 56) for number in range(missing))
+        xids.update(each.code for each in of_run.history.xids)
     return NodeCase(
         node=sums.node,
         held_ns=sums.held_ns if sums.has_exposure else None,
-        blamed_at=instants + far,
+        blamed_at=tuple(blamed_at),
+        blamed=sums.blamed,
         blamed_elsewhere=sums.blamed_elsewhere,
         runs_blamed=sums.runs_blamed,
         xids=tuple(sorted(xids.items())),
     )
 
 
-def _faults(rows: Sequence[IncidentRow]) -> tuple[IncidentRow, ...]:
-    """Those that count against a node, newest first."""
-    return tuple(row for row in rows if row.counts and row.domain != Domain.WORKLOAD.value)
+_ORDER = {LemonLevel.LEMON: 3, LemonLevel.SUSPECT: 2, LemonLevel.UNREMARKABLE: 1, LemonLevel.UNKNOWN: 0}
 
 
-def _sorted_by(sort: str, sums: NodeSums, lemon: Lemon) -> tuple[object, ...]:
+def _sorted_by(sort: str, sums: NodeSums, judged: Judgement) -> tuple[object, ...]:
     if sort == "score":
-        order = {LemonLevel.LEMON: 3, LemonLevel.SUSPECT: 2, LemonLevel.UNREMARKABLE: 1, LemonLevel.UNKNOWN: 0}
         told = sums.blamed + sums.blamed_elsewhere
-        return (order[lemon.level] if told or sums.xids else 0, lemon.score or 0.0, told)
+        return (_ORDER[judged.level] if told or sums.xids else 0, judged.score or 0.0, told)
     if sort == "node_days":
-        return (lemon.node_days or 0.0,)
+        return (sums.held_ns if sums.has_exposure else -1,)
     if sort == "blamed":
         return (sums.blamed + sums.blamed_elsewhere,)
     return (getattr(sums, sort),)

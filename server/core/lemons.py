@@ -23,7 +23,7 @@ from itertools import pairwise
 
 from rerail.server.core.rates import DAY_NS
 from rerail.server.core.statistics import binomial_tail, poisson_interval
-from rerail.server.core.words import count
+from rerail.server.core.words import count, number
 from rerail.server.core.xids import ACTIONS, xid
 
 WEEK_NS = 7 * DAY_NS
@@ -49,7 +49,9 @@ class NodeCase:
     held_ns: int | None
     """In runs that name the nodes of every attempt; None where none does."""
     blamed_at: tuple[int, ...] = ()
-    """When each fault began that is blamed on it, in those runs; of the workload none."""
+    """When faults began that are blamed on it, in those runs; of the workload none."""
+    blamed: int | None = None
+    """How many they are, where not all instants are at hand; None: as many as instants."""
     blamed_elsewhere: int = 0
     """In runs that do not say which nodes they held."""
     runs_blamed: int = 0
@@ -87,45 +89,69 @@ class Lemon:
     reasons: tuple[str, ...] = ()
 
 
-def lemon_of(case: NodeCase, fleet: Fleet) -> Lemon:
-    """The judgement of one node."""
-    faults = len(case.blamed_at)
-    signs = _signs(case)
-    needs_a_hand = tuple(code for code, _ in case.xids if asks_for_hand(code))
-    if case.held_ns is None or case.held_ns <= 0 or fleet.held_ns <= case.held_ns:
-        why = (
-            "how long it was held is not known: no run names the nodes of every attempt"
-            if case.held_ns is None or case.held_ns <= 0
-            else "there is no other node to compare it with"
-        )
-        told = faults + case.blamed_elsewhere
-        blamed = f"{count(told, 'fault')} blamed on it" if told else "No fault is blamed on it"
-        level = LemonLevel.SUSPECT if needs_a_hand else LemonLevel.UNKNOWN
-        days = None if not case.held_ns else case.held_ns / DAY_NS
-        return Lemon(level, None, None, None, None, days, None, None, None, f"{blamed}; {why}.", signs)
-    share = case.held_ns / fleet.held_ns
-    chance = binomial_tail(faults, fleet.faults, share)
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How a node compares with the others, in numbers."""
+
+    level: LemonLevel
+    chance: float | None
+    """Of so many faults on this node, if all nodes failed alike; None where it cannot be told."""
+    chance_of_any: float | None
+    expected: float | None
+
+    @property
+    def score(self) -> float | None:
+        """−log10 of the chance."""
+        return None if self.chance is None else round(abs(math.log10(max(self.chance, 1e-300))), 2)
+
+
+def judgement(case: NodeCase, fleet: Fleet) -> Judgement:
+    """The level of one node and the numbers it rests on."""
+    faults = _faults(case)
+    needs_a_hand = any(asks_for_hand(code) for code, _ in case.xids)
+    if not case.held_ns or case.held_ns < 0 or fleet.held_ns <= case.held_ns:
+        return Judgement(LemonLevel.SUSPECT if needs_a_hand else LemonLevel.UNKNOWN, None, None, None)
+    chance = binomial_tail(faults, fleet.faults, case.held_ns / fleet.held_ns)
     chance_of_any = min(1.0, chance * fleet.nodes)
-    rest_ns = fleet.held_ns - case.held_ns
-    expected = (fleet.faults - faults) * case.held_ns / rest_ns
-    days = case.held_ns / DAY_NS
-    low, high = poisson_interval(faults)
+    expected = (fleet.faults - faults) * case.held_ns / (fleet.held_ns - case.held_ns)
     if faults >= 2 and chance_of_any < UNLIKELY:
         level = LemonLevel.LEMON
     elif needs_a_hand or (faults >= 2 and chance < UNLIKELY):
         level = LemonLevel.SUSPECT
     else:
         level = LemonLevel.UNREMARKABLE
+    return Judgement(level, chance, chance_of_any, expected)
+
+
+def _faults(case: NodeCase) -> int:
+    return len(case.blamed_at) if case.blamed is None else case.blamed
+
+
+def lemon_of(case: NodeCase, fleet: Fleet) -> Lemon:
+    """The judgement of one node, in words too."""
+    faults, judged, signs = _faults(case), judgement(case, fleet), _signs(case)
+    days = case.held_ns / DAY_NS if case.held_ns else None
+    if judged.chance is None or judged.expected is None or judged.chance_of_any is None or days is None:
+        why = (
+            "how long it was held is not known: no run names the nodes of every attempt"
+            if days is None
+            else "there is no other node to compare it with"
+        )
+        told = faults + case.blamed_elsewhere
+        blamed = f"{count(told, 'fault')} blamed on it" if told else "No fault is blamed on it"
+        return Lemon(judged.level, None, None, None, None, days, None, None, None, f"{blamed}; {why}.", signs)
+    low, high = poisson_interval(faults)
     sentence = f"{count(faults, 'fault')} in {_days(days)}, where the other {count(fleet.nodes - 1, 'node')} "
-    sentence += f"let one expect {_few(expected)}"
+    sentence += f"let one expect {_few(judged.expected)}"
     if faults >= 2:
-        sentence += f": by chance {odds(chance)} for a given node, {odds(chance_of_any)} for any of {fleet.nodes}"
+        any_of = f"{odds(judged.chance_of_any)} for any of {number(fleet.nodes)}"
+        sentence += f": by chance {odds(judged.chance)} for a given node, {any_of}"
     return Lemon(
-        level=level,
-        score=round(-math.log10(max(chance, 1e-300)), 2) if faults else 0.0,
-        chance=chance,
-        chance_of_any=chance_of_any,
-        expected=expected,
+        level=judged.level,
+        score=judged.score,
+        chance=judged.chance,
+        chance_of_any=judged.chance_of_any,
+        expected=judged.expected,
         node_days=days,
         per_1000_node_days=faults / days * 1000,
         per_1000_node_days_low=low / days * 1000,

@@ -146,6 +146,8 @@ class _Saved(NamedTuple):
     last_action: int
     """The newest action that the places follow."""
     histories: Sequence[NodeHistory]
+    blamed: dict[str, int]
+    """Faults blamed on each of its nodes."""
     nodes: dict[str, dict[str, object]]
     """The rows of its nodes."""
 
@@ -241,7 +243,7 @@ class DerivedWriter:
             problems,
             newest_action,
             derived.nodes,
-            nodes,
+            *nodes,
         )
         self._saved.move_to_end(view.run_id)
         if len(self._saved) > _REMEMBERED_RUNS:
@@ -360,13 +362,16 @@ class DerivedWriter:
         derived: DerivedRun,
         is_changed: bool,
         before: _Saved | None,
-    ) -> dict[str, dict[str, object]]:
-        """Write the nodes that differ; their rows."""
+    ) -> tuple[dict[str, int], dict[str, dict[str, object]]]:
+        """Write the nodes that differ; the faults blamed on each, and their rows."""
         if before is not None and not is_changed and before.histories == derived.nodes:
-            return before.nodes
-        rows = node_rows(run_id, derived.nodes, blamed_nodes(derived.view.incidents))
+            return before.blamed, before.nodes
+        blamed = blamed_nodes(derived.view.incidents)
+        if before is not None and before.blamed == blamed and before.histories == derived.nodes:
+            return before.blamed, before.nodes
+        rows = node_rows(run_id, derived.nodes, blamed)
         write_nodes(connection, run_id, revision, rows, None if before is None else before.nodes)
-        return rows
+        return blamed, rows
 
 
 def next_revision(connection: Connection) -> int:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, Engine, bindparam, func, select
 
 from rerail.server.core.node_histories import NodeHistory
+from rerail.server.core.view import Domain
 from rerail.server.store import documents, tables
 from rerail.server.store.append import key_of
 from rerail.server.store.problem_reading import incident_row, incident_rows
@@ -149,6 +150,24 @@ class NodeReader:
                 ).all()
                 found[node] = tuple(map(incident_row, rows))
         return found
+
+    def blamed_at(self, nodes: Sequence[str], limit: int) -> dict[str, tuple[int, ...]]:
+        """See `ProblemStore.blamed_at`."""
+        statement = (
+            select(_incident.culprit_node, _incident.started_at)
+            .where(
+                _incident.culprit_node.in_(list(nodes)),
+                _incident.counts.is_(True),
+                _incident.domain != Domain.WORKLOAD.value,
+            )
+            .order_by(_incident.started_at.desc())
+            .limit(limit)
+        )
+        found: dict[str, list[int]] = {}
+        with self._engine.begin() as connection:
+            for node, at in connection.execute(statement):
+                found.setdefault(node, []).append(at)
+        return {node: tuple(instants) for node, instants in found.items()}
 
     def blamed_count(self, node: str) -> int:
         """See `ProblemStore.blamed_count`."""

@@ -164,6 +164,9 @@ class ProblemStore(Protocol):
     def blamed(self, nodes: Sequence[str], limit: int) -> dict[str, tuple[IncidentRow, ...]]:
         """Incidents for which nodes are blamed, newest first, at most `limit` of each."""
 
+    def blamed_at(self, nodes: Sequence[str], limit: int) -> dict[str, tuple[int, ...]]:
+        """When faults began that are blamed on nodes, newest first; of the workload none. At most `limit` in all."""
+
     def blamed_count(self, node: str) -> int:
         """How many incidents a node is blamed for."""
 

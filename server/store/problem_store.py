@@ -97,6 +97,11 @@ class SqlProblemStore:
         with engines.answering():
             return self._nodes.blamed(nodes, limit)
 
+    def blamed_at(self, nodes: Sequence[str], limit: int) -> dict[str, tuple[int, ...]]:
+        """When faults began that are blamed on nodes, newest first."""
+        with engines.answering():
+            return self._nodes.blamed_at(nodes, limit)
+
     def blamed_count(self, node: str) -> int:
         """How many incidents a node is blamed for."""
         with engines.answering():
