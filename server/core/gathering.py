@@ -101,6 +101,8 @@ class Gathering:
         self._held: dict[str, set[int]] = {}
         """Both only where nobody else can recall what was told."""
         self.clocks: dict[str, EmitterClock] = {}
+        self.clock_errors = 0
+        """Goes up when a clock turns out to be less sure than was known."""
         self.late = 0
         self.gatherings = 0
         """How often everything was gathered anew: records of two gatherings have nothing in common."""
@@ -157,6 +159,8 @@ class Gathering:
         if isinstance(fact, Clock):
             if clock is None:
                 clock = self.clocks[fact.emitter] = EmitterClock()
+            if fact.error_us is not None:
+                self.clock_errors += clock.admit(abs(fact.error_us) * 1000)
             if clock.state(fact.at, fact.offset_us * 1000) is not None:
                 self._must_regather = True
                 return

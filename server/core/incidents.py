@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from rerail.server.core.facts import Phase, Scope
 from rerail.server.core.goodput import Capacities, clipped
 from rerail.server.core.timeline import DOWN_PHASES
-from rerail.server.core.view import EvidenceLine, Incident, Part, Rollback, Span, Verdict
+from rerail.server.core.view import EvidenceLine, Incident, Part, RelaunchVerdict, Rollback, Span, Verdict
 
 CATCH_UP = "catch_up"
 
@@ -119,6 +119,7 @@ class IncidentFindings:
     rollback: Rollback | None
     lost_steps: int
     lost_ns: int
+    relaunches: tuple[RelaunchVerdict, ...] = ()
 
 
 def incident(
@@ -173,4 +174,5 @@ def incident(
         is_excluded=bounds.end is not None and is_excluded and not total,
         evidence=findings.evidence,
         rollback=findings.rollback,
+        relaunches=findings.relaunches,
     )

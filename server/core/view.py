@@ -40,6 +40,7 @@ class CausalRole(StrEnum):
     CASCADE = "cascade"
     TEARDOWN = "teardown"
     CONFIRMATION = "confirmation"
+    INFORMATIONAL = "informational"
     UNKNOWN = "unknown"
 
 
@@ -238,6 +239,16 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class RelaunchVerdict:
+    """Why a restart of an incident failed in its turn."""
+
+    attempt: int
+    verdict: Verdict
+    evidence: tuple[EvidenceLine, ...] = ()
+    """The pieces its verdict rests on."""
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """One part of an incident's anatomy."""
 
@@ -282,6 +293,8 @@ class Incident:
     rollback: Rollback | None = None
     is_excluded: bool = False
     """All of it lies in windows out of account: it is shown, and no rate and no distribution counts it."""
+    relaunches: tuple[RelaunchVerdict, ...] = ()
+    """Of every attempt after the first that ended too: why. `verdict` is that of the first."""
 
     @property
     def counts(self) -> bool:
