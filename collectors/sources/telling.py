@@ -1,0 +1,52 @@
+"""Telling lines: which lines of any log may be evidence, found fast.
+
+Rules
+- Two sieves. `LITERALS` are byte strings, one of which stands in every line that could matter, to a cause or to the
+  story of attempts: they are searched in whole blocks, and most of a log is never split into lines. `is_telling` looks
+  at what is left and decides whether worker output is evidence.
+- Both err on the side of taking too much: what a line means is decided where causes are judged.
+- The grammar of launchers (`launcher_log.py`) is not here, only words that its lines hold.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rerail.collectors.sources.torchrun_lines import NOT_TELLING
+
+LITERALS: tuple[bytes, ...] = (
+    b"Traceback", b"rror", b"xception", b"NVRM", b"atchdog", b"Fatal ", b"illed", b"ut of memory", b"oom", b"OOM",
+    b"imed out", b"imeout", b"bort", b"egmentation", b"exitcode", b"Worker group", b"orker group", b"ignal", b"eartbeat",
+    b"has been open", b"Interruption", b"_ex: ", b"ailed", b"FAILED", b"onnection", b"roken pipe", b"NCCL WARN",
+    b"Event: ", b"endezvous", b"left; ", b"CANCELLED", b"reempt", b"PREEMPT", b"not responding", b"ERROR", b"No space",
+    b"uota", b"NaN", b": nan", b"finite", b"orrupt", b"in use", b"ismatch", b"topping", b"cpp:", b"erminat", b"SIG",
+    b"Evict", b"hung", b"stuck", b" EXC ", b"EARLY", b"segfault", b"Nodes ", b"NodeNotReady", b"launch configs",
+    b"torchrun", b"ft_launcher", b"NestedRestarter", b"TORCHELASTIC_ENABLE", b"finished", b"Agent ", b"restart_count=",
+    b"spike", b"out of section", b"death", b"Link is Down", b"No route", b"unreachable", b"dumped", b"SDC",
+)  # fmt: skip
+
+_TELLING = re.compile(
+    r"out of memory|OutOfMemory|CUDA error|CUDA_ERROR|NCCL (?:WARN|error)|ncclSystemError|Watchdog caught|watchdog|Fatal Python error"
+    r"|Segmentation fault|segfault at|Bus error|bus error|oom[-_]|OOM ?[Kk]ill|terminate called|what\(\):|No space left|quota exceeded"
+    r"|Connection (?:closed|reset|refused|aborted)|Broken pipe|[Aa]ddress already in use|[Tt]imed out|TIMED OUT|monitoredBarrier"
+    r"|\bXid\b|fallen off the bus|GPU is lost|GPU has been lost|ECC error|killed by signal|Killed process|died with <Signals"
+    r"|DUE TO |CANCELLED|NODE_FAIL|not responding|due to failure of node|[Pp]reempted|PREEMPT|\bEvicted\b|OOM Killed|memory limit"
+    r"|Traceback|(?:Error|Exception|Failure|Interrupt|Abort)\b ?[:(]|Error$|death signal|got signal|Interruption\.|_ex: "
+    r"|\bloss\b[\"' ]{0,2}[:=] ?(?:nan|inf)|grad[ _]norm[\"' ]{0,2}[:=] ?(?:nan|inf)|\b(?:NaN|nan|Inf)\b[^\n]{0,60}\b(?:loss|grad)"
+    r"|\b(?:loss|grad)\w{0,6}\b[^\n]{0,60}\b(?:NaN|Inf|non-?finite|not finite|spike|diverged)|[Ss]ilent data|\bSDC\b|checksum|hashes not"
+    r"|[Cc]orrupt|unexpected pos|shared memory|DataLoader|mismatch|unrecognized arguments|required: |heartbeat|Heartbeat monitor"
+    r"|stuck for|hang detected|hung|GIL|RestartAbort|EARLY TERMINATION|more restarts|BackoffLimit|TaintManager|NodeNotReady"
+    r"|No route to host|Network is unreachable|Link is Down|Stale file|Read-only file system|Input/output error|Transport endpoint"
+    r"|core dumped|Illegal instruction|free\(\): |double free|malloc\(\): |SIGSEGV|SIGABRT|SIGBUS|last enqueued|signal dumping"
+    r"|dump signal|failed collective|NCCL operations|Got completion|Kubelet|CheckpointException|failed to (?:save|load|write)|I/O error"
+)  # fmt: skip
+_NEVER = re.compile(r"num nan iterations|\bINFO\b[^\n]{0,80}retry|timeout ?[=:]|--[\w-]{0,40}timeout")
+_ALWAYS = re.compile(r"Error|ERROR|rror:|Xid|out of memory|oom|CANCELLED|killed", re.IGNORECASE)
+
+
+def is_telling(text: str) -> bool:
+    """Whether a line of worker output, outside a traceback, may be evidence."""
+    text = text[:8000]
+    if _TELLING.search(text) is None or NOT_TELLING.search(text):
+        return False
+    return _NEVER.search(text) is None or _ALWAYS.search(text) is not None
