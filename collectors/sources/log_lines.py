@@ -63,14 +63,21 @@ _LOGGER = re.compile(
 )
 _LEVEL = re.compile(r"\b(DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b")
 _KERNEL = re.compile(
-    r"^(?:<\d{1,3}>)?(?:(?:\[ {0,12}(?P<since>\d{1,9}\.\d{1,9})\]|\[(?P<long>[A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} "
-    r"\d\d:\d\d:\d\d \d{4})\]|(?P<short>[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d) (?P<host>[\w.-]{1,120}) "
+    r"^(?:<\d{1,3}>)?(?:(?:\[ {0,12}(?P<since>\d{1,9}\.\d{1,9})\]"
+    r"|\[(?P<long>[A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d \d{4})\]"
+    r"|(?P<short>[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d) (?P<host>[\w.-]{1,120}) "
     r"|(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?P<offset>Z|[+-]\d\d:?\d\d)? (?P<host2>[\w.-]{1,120}) )"
-    r" {0,2}(?:kernel: )?(?:\[ {0,12}\d{1,9}\.\d{1,9}\] )?)?(?P<text>(?:NVRM: |Out of memory: |Memory cgroup out|oom[-_]"
-    r"|\w{1,20}\[\d{1,9}\]: segfault|traps: |mlx5_core|python\S{0,40}: segfault|\S{1,60} invoked oom-killer|NETDEV WATCHDOG"
-    r"|EXT4-fs error|I/O error|nfs: server|LustreError|mce: |EDAC |.{0,60}(?:segfault at|Link is Down)).{0,65536})$"
+    r" {0,2}(?:kernel: )?(?:\[ {0,12}\d{1,9}\.\d{1,9}\] )?)?"
+    r"(?P<text>(?:NVRM: |Out of memory: |Memory cgroup out|oom[-_]|\w{1,20}\[\d{1,9}\]: segfault|traps: |mlx5_core"
+    r"|\S{1,60} invoked oom-killer|NETDEV WATCHDOG|EXT4-fs error|I/O error|nfs: server|LustreError|mce: |EDAC "
+    r"|.{0,60}(?:segfault at|Link is Down)).{0,65536})$"
 )
-_MONTHS = {name: number for number, name in enumerate(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"], 1)}
+_MONTHS = {
+    name: number
+    for number, name in enumerate(
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"], 1
+    )
+}
 _XID = re.compile(r"Xid \((?:PCI:)?[0-9A-Fa-f:.]{4,20}\): {0,4}(\d{1,4})")
 _LEVELS = {"E": "ERROR", "W": "WARNING", "I": "INFO", "F": "FATAL", "C": "CRITICAL"}
 

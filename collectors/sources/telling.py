@@ -15,31 +15,35 @@ import re
 from rerail.collectors.sources.torchrun_lines import NOT_TELLING
 
 LITERALS: tuple[bytes, ...] = (
-    b"Traceback", b"rror", b"xception", b"NVRM", b"atchdog", b"Fatal ", b"illed", b"ut of memory", b"oom", b"OOM",
-    b"imed out", b"imeout", b"bort", b"egmentation", b"exitcode", b"Worker group", b"orker group", b"ignal", b"eartbeat",
-    b"has been open", b"Interruption", b"_ex: ", b"ailed", b"FAILED", b"onnection", b"roken pipe", b"NCCL WARN",
-    b"Event: ", b"endezvous", b"left; ", b"CANCELLED", b"reempt", b"PREEMPT", b"not responding", b"ERROR", b"No space",
-    b"uota", b"NaN", b": nan", b"finite", b"orrupt", b"in use", b"ismatch", b"topping", b"cpp:", b"erminat", b"SIG",
-    b"Evict", b"hung", b"stuck", b" EXC ", b"EARLY", b"segfault", b"Nodes ", b"NodeNotReady", b"launch configs",
-    b"torchrun", b"ft_launcher", b"NestedRestarter", b"TORCHELASTIC_ENABLE", b"finished", b"Agent ", b"restart_count=",
-    b"spike", b"out of section", b"death", b"Link is Down", b"No route", b"unreachable", b"dumped", b"SDC",
+    b"Traceback", b"rror", b"xception", b"NVRM", b"atchdog", b"atal ", b"illed", b"ut of memory", b"oom", b"OOM",
+    b"imed out", b"imeout", b"bort", b"egmentation", b"exitcode", b"orker group", b"ignal", b"eartbeat", b"_ex: ",
+    b"ailed", b"FAILED", b"onnection", b"NCCL WARN", b"Event: ", b"endezvous", b"CANCELLED", b"reempt", b"terrupt",
+    b"not responding", b"ERROR", b"NaN", b": nan", b"finite", b"orrupt", b"ismatch", b"topping", b"cpp:", b"erminat",
+    b"SIG", b"Evict", b"hung", b"stuck", b" EXC ", b"EARLY", b"segfault", b"NotReady", b"launch configs", b"No space",
+    b"torchrun", b"ft_launcher", b"NestedRestarter", b"TORCHELASTIC_ENABLE", b"exit code", b"spike", b"SDC", b"Link is Down",
+    b"unreachable", b"dumped", b"due to failure", b"in use", b"failure", b"Failure",
 )  # fmt: skip
+"""None of them holds a digit: lines are also compared without their digits."""
 
 _TELLING = re.compile(
-    r"out of memory|OutOfMemory|CUDA error|CUDA_ERROR|NCCL (?:WARN|error)|ncclSystemError|Watchdog caught|watchdog|Fatal Python error"
-    r"|Segmentation fault|segfault at|Bus error|bus error|oom[-_]|OOM ?[Kk]ill|terminate called|what\(\):|No space left|quota exceeded"
-    r"|Connection (?:closed|reset|refused|aborted)|Broken pipe|[Aa]ddress already in use|[Tt]imed out|TIMED OUT|monitoredBarrier"
-    r"|\bXid\b|fallen off the bus|GPU is lost|GPU has been lost|ECC error|killed by signal|Killed process|died with <Signals"
-    r"|DUE TO |CANCELLED|NODE_FAIL|not responding|due to failure of node|[Pp]reempted|PREEMPT|\bEvicted\b|OOM Killed|memory limit"
-    r"|Traceback|(?:Error|Exception|Failure|Interrupt|Abort)\b ?[:(]|Error$|death signal|got signal|Interruption\.|_ex: "
-    r"|\bloss\b[\"' ]{0,2}[:=] ?(?:nan|inf)|grad[ _]norm[\"' ]{0,2}[:=] ?(?:nan|inf)|\b(?:NaN|nan|Inf)\b[^\n]{0,60}\b(?:loss|grad)"
-    r"|\b(?:loss|grad)\w{0,6}\b[^\n]{0,60}\b(?:NaN|Inf|non-?finite|not finite|spike|diverged)|[Ss]ilent data|\bSDC\b|checksum|hashes not"
-    r"|[Cc]orrupt|unexpected pos|shared memory|DataLoader|mismatch|unrecognized arguments|required: |heartbeat|Heartbeat monitor"
-    r"|stuck for|hang detected|hung|GIL|RestartAbort|EARLY TERMINATION|more restarts|BackoffLimit|TaintManager|NodeNotReady"
-    r"|No route to host|Network is unreachable|Link is Down|Stale file|Read-only file system|Input/output error|Transport endpoint"
-    r"|core dumped|Illegal instruction|free\(\): |double free|malloc\(\): |SIGSEGV|SIGABRT|SIGBUS|last enqueued|signal dumping"
-    r"|dump signal|failed collective|NCCL operations|Got completion|Kubelet|CheckpointException|failed to (?:save|load|write)|I/O error"
-)  # fmt: skip
+    r"out of memory|OutOfMemory|CUDA error|CUDA_ERROR|NCCL (?:WARN|error)|ncclSystemError|Watchdog caught"
+    r"|watchdog|Fatal Python error|Segmentation fault|segfault at|Bus error|bus error|oom[-_]|OOM ?[Kk]ill"
+    r"|terminate called|what\(\):|No space left|quota exceeded|Connection (?:closed|reset|refused|aborted)"
+    r"|Broken pipe|[Aa]ddress already in use|[Tt]imed out|TIMED OUT|monitoredBarrier|\bXid\b|fallen off the bus"
+    r"|GPU is lost|GPU has been lost|ECC error|killed by signal|Killed process|died with <Signals|DUE TO "
+    r"|CANCELLED|NODE_FAIL|not responding|due to failure of node|[Pp]reempted|PREEMPT|\bEvicted\b|OOM Killed"
+    r"|memory limit|Traceback|(?:Error|Exception|Failure|Interrupt|Abort)\b ?[:(]|Error$|death signal"
+    r"""|got signal|Interruption\.|_ex: |\bloss\b[\"' ]{0,2}[:=] ?(?:nan|inf)"""
+    r"""|grad[ _]norm[\"' ]{0,2}[:=] ?(?:nan|inf)|\b(?:NaN|nan|Inf)\b[^\n]{0,60}\b(?:loss|grad)"""
+    r"|\b(?:loss|grad)\w{0,6}\b[^\n]{0,60}\b(?:NaN|Inf|non-?finite|not finite|spike|diverged)|[Ss]ilent data"
+    r"|\bSDC\b|checksum|hashes not|[Cc]orrupt|unexpected pos|shared memory|DataLoader|mismatch"
+    r"|unrecognized arguments|required: |heartbeat|Heartbeat monitor|stuck for|hang detected|hung|GIL"
+    r"|RestartAbort|EARLY TERMINATION|more restarts|BackoffLimit|TaintManager|NodeNotReady|No route to host"
+    r"|Network is unreachable|Link is Down|Stale file|Read-only file system|Input/output error"
+    r"|Transport endpoint|core dumped|Illegal instruction|free\(\): |double free|malloc\(\): |SIGSEGV|SIGABRT"
+    r"|SIGBUS|last enqueued|signal dumping|dump signal|failed collective|NCCL operations|Got completion|Kubelet"
+    r"|CheckpointException|failed to (?:save|load|write)|I/O error"
+)
 _NEVER = re.compile(r"num nan iterations|\bINFO\b[^\n]{0,80}retry|timeout ?[=:]|--[\w-]{0,40}timeout")
 _ALWAYS = re.compile(r"Error|ERROR|rror:|Xid|out of memory|oom|CANCELLED|killed", re.IGNORECASE)
 

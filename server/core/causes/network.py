@@ -127,6 +127,7 @@ RULE = CauseRule(
             r"|Interruption\.EXCEPTION"
             r"|watchdog thread terminated with exception: (?!CUDA)",
             role=CausalRole.CASCADE,
+            unless=r"Interruption\.(?:TERMINATED|BASE_EXCEPTION)",
         ),
     ),
 )
