@@ -25,13 +25,13 @@ CULPRIT = 4711
 def progress(generator: random.Random, ranks: int, count: int, second: int) -> str:
     """Lines as training frameworks print them."""
     rows = []
+    clock = f"{second // 3600 % 24:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
     for number in range(count):
         rank = generator.randrange(ranks)
         rows.append(
-            f"{rank}: [2026-11-29 {second // 3600 % 24:02d}:{second // 60 % 60:02d}:{second % 60:02d},{number % 1000:03d}] "
-            f"[INFO] [trainer.py:88] iteration {number:8d}/ 100000 | consumed samples: {number * 512} | elapsed time per "
-            f"iteration (ms): {generator.random() * 900:.1f} | learning rate: 1.2E-04 | lm loss: {generator.random():.4E} | "
-            f"grad norm: {generator.random():.3f} | num zeros: 0\n"
+            f"{rank}: [2026-11-29 {clock},{number % 1000:03d}] [INFO] [trainer.py:88] iteration {number:8d}/ 100000 | "
+            f"consumed samples: {number * 512} | elapsed time per iteration (ms): {generator.random() * 900:.1f} | "
+            f"learning rate: 1.2E-04 | lm loss: {generator.random():.4E} | grad norm: {generator.random():.3f}\n"
         )
     return "".join(rows)
 
@@ -49,13 +49,13 @@ def death(ranks: int) -> str:
             f"[rank{rank}]: Traceback (most recent call last):\n",
             f'[rank{rank}]:   File "/opt/lib/python3.11/site-packages/torch/_tensor.py", line 623, in backward\n',
             f"[rank{rank}]:     torch.autograd.backward(\n",
-            f"[rank{rank}]: RuntimeError: [pair.cc:553] Connection closed by peer [10.0.0.{rank % 250}]:{20000 + rank}.\n",
+            f"[rank{rank}]: RuntimeError: [pair.cc:553] Connection closed by peer [10.0.0.{rank % 250}]:{rank}.\n",
         ]
     for rank in range(ranks):
         rows.append(
-            f"[rank{rank}]:[E1129 23:10:44.{rank:06d}000 ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught collective "
-            f"operation timeout: WorkNCCL(SeqNum=2635, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for "
-            f"600024 milliseconds before timing out.\n"
+            f"[rank{rank}]:[E1129 23:10:44.{rank:06d}000 ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught "
+            f"collective operation timeout: WorkNCCL(SeqNum=2635, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, "
+            f"Timeout(ms)=600000) ran for 600024 milliseconds before timing out.\n"
         )
     rows.append(
         "E1129 23:11:00.228000 30487 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) "
@@ -107,9 +107,8 @@ def main() -> None:
         print(f"size               {size / 1e6:10.0f} MB, {lines} lines")
         rate = f"{size / 1e6 / took:.0f} MB/s, {lines / took:.0f} lines/s"
         print(f"read in            {took:10.1f} s ({cpu:.1f} s of one core): {rate}")
-        print(
-            f"looked at          {read.lines_looked_at:10d} lines, {read.lines_counted} more counted by kind, {len(read.facts)} facts"
-        )
+        kept = f"{read.lines_counted} more counted by kind, {len(read.facts)} facts"
+        print(f"looked at          {read.lines_looked_at:10d} lines, {kept}")
         print(
             f"peak memory        {memory / 1024:10.0f} MB ({(memory - before) / 1024:.0f} MB more than before reading)"
         )

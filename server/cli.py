@@ -76,7 +76,9 @@ def _parser() -> argparse.ArgumentParser:
 
     facts = _command(commands, "import", "the past into runs; again changes nothing", "importing:import_files")
     facts.add_argument(
-        "format", metavar="FORMAT", help="facts (JSON lines as docs/facts.md has them), google-goodput or aws-nvrx"
+        "format",
+        metavar="FORMAT",
+        help="facts (JSON lines as docs/facts.md has them), google-goodput, aws-nvrx, logs, kernel, …",
     )
     facts.add_argument("paths", nargs="+", metavar="PATH", help="files, .gz too; - is standard input")
     facts.add_argument("--run", dest="run_id", metavar="RUN", help="import into this run, whatever the lines say")
@@ -115,6 +117,11 @@ def _parser() -> argparse.ArgumentParser:
 
     incident = _reading(commands, "incident", "one incident and why it happened", "showing:show_incident")
     incident.add_argument("incident_id", metavar="ID")
+
+    classify = _command(commands, "classify", "why runs stopped, from logs and dumps alone", "classifying:classify")
+    classify.add_argument("paths", nargs="+", metavar="PATH", help="files or folders, .gz too; all of them are one run")
+    classify.add_argument("--each", action="store_true", help="every path is a run of its own")
+    classify.add_argument("--json", action="store_true", help="as JSON, in the shape of docs/verdicts.md")
 
     exclude = _reading(
         commands,

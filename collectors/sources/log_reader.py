@@ -1,8 +1,8 @@
 """Log reader: the facts of a whole log, without looking at most of its lines.
 
 Rules
-- The file is read in blocks. Only lines that hold a literal word (`telling.LITERALS`) are looked at, by the same grammar
-  that follows a growing log (`launcher_log.py`); the words are searched in shapes, which are lines without digits, and
+- The file is read in blocks. Only lines that hold a literal word (`telling.LITERALS`) are looked at, by the same
+  grammar that follows a growing log (`launcher_log.py`); the words are searched in shapes, which are lines without digits, and
   of which most logs have few.
 - Where lines belong together every line is read: inside a traceback, inside a block of settings, and until the stamp
   for which evidence waits. That is bounded; a traceback that never ends is given up.

@@ -20,7 +20,8 @@ LITERALS: tuple[bytes, ...] = (
     b"ailed", b"FAILED", b"onnection", b"NCCL WARN", b"Event: ", b"endezvous", b"CANCELLED", b"reempt", b"terrupt",
     b"not responding", b"ERROR", b"NaN", b": nan", b"finite", b"orrupt", b"ismatch", b"topping", b"cpp:", b"erminat",
     b"SIG", b"Evict", b"hung", b"stuck", b" EXC ", b"EARLY", b"segfault", b"NotReady", b"launch configs", b"No space",
-    b"torchrun", b"ft_launcher", b"NestedRestarter", b"TORCHELASTIC_ENABLE", b"exit code", b"spike", b"SDC", b"Link is Down",
+    b"torchrun", b"ft_launcher", b"NestedRestarter", b"TORCHELASTIC_ENABLE", b"exit code",
+    b"spike", b"SDC", b"Link is Down",
     b"unreachable", b"dumped", b"due to failure", b"in use", b"failure", b"Failure",
 )  # fmt: skip
 """None of them holds a digit: lines are also compared without their digits."""

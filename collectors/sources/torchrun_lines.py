@@ -30,5 +30,7 @@ CHILD_FAILED = re.compile(r"^(?:torch\.distributed\.elastic\.multiprocessing\.er
 TABLE_RANK = re.compile(r"^\s+rank\s+: (?P<rank>\d{1,9}) \(local_rank: (?P<local>\d{1,9})\)")
 TABLE_EXIT = re.compile(r"^\s+exitcode\s+: (?P<code>-?\d{1,9}) \(pid: (?P<pid>\d{1,10})\)")
 
-NOT_TELLING = re.compile(r"^(?:pynvml\.NVML|\[train\])|NVML Shared Library Not Found|libnvidia-ml\.so")
+NOT_TELLING = re.compile(
+    r"^(?:pynvml\.NVML|\[train\]|# (?:CMD|ENV|EXIT)\b)|NVML Shared Library Not Found|libnvidia-ml\.so"
+)
 """What a machine without GPUs prints at every start."""

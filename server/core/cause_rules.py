@@ -130,6 +130,7 @@ class Case:
     next_initiator: Initiator | None
     is_planned: bool
     last_step: int | None
+    started_at: int | None = None
     last_step_at: int | None = None
     """When its last completed step ended."""
     world_size: int | None = None
@@ -149,6 +150,11 @@ class Case:
     def accusing(self, cause: str) -> list[Sign]:
         """The signs of a cause that may have begun the fault, in order."""
         return [sign for sign in self.signs if sign.accuses and sign.reading.cause == cause]
+
+    def rank_of_process(self, process: str) -> int | None:
+        """The rank whose process had this id, as the launcher named it when it ended."""
+        words = f"(pid: {process})"
+        return next((sign.rank for sign in self.signs if sign.rank is not None and words in sign.text), None)
 
     def error_ns(self, emitter: str) -> int:
         """How far an emitter's clock may be off."""

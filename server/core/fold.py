@@ -456,7 +456,7 @@ class RunFold:
         last_step = (blocks[-1].last_step, around.within(blocks[-1].end)) if blocks else (None, None)
         world_size = world_size_of(record, self._gathering.run_wide.started)
         clocks = self._gathering.clock_errors
-        signature = (version, around.is_planned, initiator, states, last_step, world_size, clocks)
+        signature = (version, around.start, around.is_planned, initiator, states, last_step, world_size, clocks)
         known = self._verdicts.get(number)
         if known is not None and known[0] == signature:
             return known[1], known[2]
@@ -472,6 +472,7 @@ class RunFold:
             next_initiator=initiator,
             is_planned=around.is_planned,
             last_step=last_step[0],
+            started_at=around.start,
             last_step_at=last_step[1],
             world_size=world_size,
             clock_errors={

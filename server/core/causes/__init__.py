@@ -48,6 +48,9 @@ SURVIVED_NS = 120_000_000_000
 ECHO_NS = 180_000_000_000
 """A rank that raises within so long after it lost its peers raises because of it."""
 
+BEFORE_NS = 300_000_000_000
+"""What was said so long before an attempt began is not about it."""
+
 NEVER_SURVIVED = frozenset({"preemption", "time_limit", "node_lost", "operator_stop"})
 """Announced ahead of time: steps that follow do not take them back."""
 
@@ -125,9 +128,13 @@ def judged_signs(case: Case) -> tuple[Sign, ...]:
 
 
 def _is_survived(case: Case, sign: Sign) -> bool:
-    if case.last_step_at is None or sign.reading.cause in NEVER_SURVIVED:
+    if sign.reading.cause in NEVER_SURVIVED:
         return False
     error = case.error_ns(sign.item.evidence.emitter)
+    if case.started_at is not None and sign.at + BEFORE_NS + error < case.started_at:
+        return True
+    if case.last_step_at is None:
+        return False
     return sign.at + SURVIVED_NS + error < case.last_step_at
 
 

@@ -1,14 +1,27 @@
-"""Ranks called different collectives: another operation, size or type than their peers."""
+"""Ranks called different collectives: another operation, size or type than their peers.
+
+Every rank that compares prints it, so the one that speaks is not the odd one: lines alone blame nobody.
+"""
 
 from __future__ import annotations
 
-from rerail.server.core.cause_rules import CauseRule, line
+from dataclasses import replace
+
+from rerail.server.core.cause_rules import Case, CauseRule, Match, from_lines, line
 from rerail.server.core.view import Domain
+
+
+def match(case: Case) -> Match | None:
+    """The first line that tells of a mismatch."""
+    found = from_lines(case, RULE)
+    return None if found is None else replace(found, rank=None)
+
 
 RULE = CauseRule(
     name="collective_mismatch",
     domain=Domain.WORKLOAD,
     advice="Look for a branch that only some ranks take; TORCH_DISTRIBUTED_DEBUG=DETAIL names the first difference.",
+    match=match,
     order=11,
     settles="A flight recorder dump of every rank: it names the odd one.",
     lines=(

@@ -67,6 +67,9 @@ def match(case: Case) -> Match | None:
     chosen = kernel if first.reading.weight is kernel.reading.weight else first
     found = from_sign(chosen, RULE, signs)
     rank = found.rank if found.rank is not None else next((sign.rank for sign in signs if sign.rank is not None), None)
+    if rank is None:
+        pids = (str(told.pid) for sign in signs for told in xids_in(sign.text) if told.pid is not None)
+        rank = next((known for known in map(case.rank_of_process, pids) if known is not None), None)
     node = found.node or next((sign.node for sign in signs if sign.node), None)
     return Match(
         found.confidence, found.sentence, rank, node, first.at, found.initiating,

@@ -38,18 +38,20 @@ def match(case: Case) -> Match | None:
 
 
 def _killed(case: Case, kernel: list[Sign]) -> Match:
-    first = kernel[0]
+    first = next((sign for sign in kernel if VICTIM.search(sign.text)), kernel[0])
+    victim = VICTIM.search(first.text)
     kills = [worker for worker in case.exits if worker.exit_code in KILLED]
     told_codes = [code for _, code in case.exit_codes]
     told_codes += [worker.exit_code for worker in case.exits]
     on_node = [worker for worker in kills if first.node and worker.node == first.node] or kills
     rank = first.rank
+    if rank is None and victim is not None:
+        rank = case.rank_of_process(victim.group(1))
     if rank is None and on_node and on_node[0].rank >= 0:
         rank = on_node[0].rank
     elif rank is None:
         rank = next((each for each, code in case.exit_codes if code in KILLED), None)
     node = first.node or (on_node[0].node if on_node else None) or None
-    victim = VICTIM.search(first.text)
     words = f"process {victim.group(1)}, {victim.group(2)}" if victim else first.reading.words
     sentence = SAYS.replace("{where}", who(rank, node)).replace("{words}", words)
     is_confirmed = bool(kills) or any(code in KILLED for code in told_codes)

@@ -25,8 +25,8 @@ RULE = CauseRule(
             confidence=0.9,
         ),
         line(
-            rf"(?:Error|Exception|Failure)\b[^\n]{{0,160}}\b{THING}\b[^\n]{{0,40}}\b{NUMBER}\b[^\n]{{0,60}}"
-            rf"|(?:Error|Exception|Failure)\b[^\n]{{0,120}}\b{NUMBER}\b[^\n]{{0,40}}\b{THING}\b[^\n]{{0,60}}"
+            rf"\w{{0,60}}(?:Error|Exception|Failure)\b[^\n]{{0,160}}\b{THING}\b[^\n]{{0,40}}\b{NUMBER}\b[^\n]{{0,60}}"
+            rf"|\w{{0,60}}(?:Error|Exception|Failure)\b[^\n]{{0,120}}\b{NUMBER}\b[^\n]{{0,40}}\b{THING}\b[^\n]{{0,60}}"
             rf"|(?:stopp|abort|terminat|halt|exit)\w{{0,6}}[^\n]{{0,60}}\b{THING}\b[^\n]{{0,40}}\b{NUMBER}\b",
             SAYS,
             confidence=0.9,
