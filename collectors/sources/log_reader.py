@@ -2,8 +2,8 @@
 
 Rules
 - The file is read in blocks. Only lines that hold a literal word (`telling.LITERALS`) are looked at, by the same
-  grammar that follows a growing log (`launcher_log.py`); the words are searched in shapes, which are lines without digits, and
-  of which most logs have few.
+  grammar that follows a growing log (`launcher_log.py`); the words are searched in shapes, which
+  are lines without digits, and of which most logs have few.
 - Where lines belong together every line is read: inside a traceback, inside a block of settings, and until the stamp
   for which evidence waits. That is bounded; a traceback that never ends is given up.
 - A line whose shape (itself without digits) said nothing once says nothing again; a shape that was kept often enough
@@ -35,7 +35,7 @@ OFTEN = 64
 """A shape that was kept so often is only counted from then on."""
 LINES_TOGETHER = 3_000
 """So many lines are read one by one after the last that began something; then what is open is given up."""
-HEAD_BYTES = 64 * 1024
+AGAIN_BYTES = 64 * 1024 * 1024
 _DIGITS = b"0123456789"
 _BEHIND = re.compile(rb"last enqueued (?:NCCL )?work: (\d{1,12})")
 _GRAMMAR = re.compile(
@@ -56,6 +56,8 @@ class Read:
     lines_counted: int = 0
     """Lines of a kind of which enough was kept."""
     digest: str = ""
+    is_stamped: bool = False
+    """Some line of it tells when it was."""
 
 
 class _Shapes:
@@ -175,10 +177,37 @@ def read_log(
     of, where its place tells; `prefix` is put before every line (`[default1]:` for the log of local rank 1);
     `worker_only`: no line of it is a launcher's. `tell` hears how many bytes were read.
     """
-    state = AttemptState(attempt=restart or 0, last_at=None)
-    attempts = Attempts(state, emitter=emitter, node=node or "", run=run, run_is_told=True)
-    log = LauncherLog(attempts, LocalClock(zone_seconds, year), Tracebacks())
-    take = log.take_worker if worker_only else log.take
+    options = _Options(emitter, run, node, fallback_at, zone_seconds, year, restart, prefix, worker_only, tell)
+    read = _read(file, options, None)
+    if not read.is_stamped and fallback_at is not None and read.bytes < AGAIN_BYTES and file.seekable():
+        # Lines of the in-process wrapper are moments, and need an instant: in a log without any, all are one.
+        file.seek(0)
+        read = _read(file, options, fallback_at)
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What `read_log` was asked."""
+
+    emitter: str
+    run: str
+    node: str | None
+    fallback_at: int | None
+    zone_seconds: int | None
+    year: int | None
+    restart: int | None
+    prefix: bytes
+    worker_only: bool
+    tell: Callable[[int], None] | None
+
+
+def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
+    state = AttemptState(attempt=options.restart or 0, last_at=last_at)
+    attempts = Attempts(state, emitter=options.emitter, node=options.node or "", run=options.run, run_is_told=True)
+    log = LauncherLog(attempts, LocalClock(options.zone_seconds, options.year), Tracebacks())
+    take = log.take_worker if options.worker_only else log.take
+    fallback_at = options.fallback_at
     shapes = _Shapes()
     quiet: set[bytes] = set()
     read = Read(attempts.facts)
@@ -192,7 +221,7 @@ def read_log(
         while True:
             if log.tracebacks.open or state.held or log.block:
                 if together <= 0:
-                    _give_up(log, attempts, state)
+                    _give_up(log, attempts, state, fallback_at)
                     continue
                 together -= 1
                 if index < len(starts) and starts[index] <= at:
@@ -219,15 +248,16 @@ def read_log(
                 continue
             read.lines_looked_at += 1
             before = len(attempts.facts) + len(state.held) + len(log.tracebacks.open)
-            take(prefix + line, offset + at_line)
+            take(options.prefix + line, offset + at_line)
             if len(attempts.facts) + len(state.held) + len(log.tracebacks.open) > before:
                 together = LINES_TOGETHER
-        if tell is not None:
-            tell(read.bytes)
+        if options.tell is not None:
+            options.tell(read.bytes)
+    read.is_stamped = state.last_at is not None and state.last_at != fallback_at
     _give_up(log, attempts, state, fallback_at)
     read.lines_counted = shapes.counted
     read.digest = digest.hexdigest()
-    read.facts = [_placed(fact, node) for fact in attempts.facts]
+    read.facts = [_placed(fact, options.node) for fact in attempts.facts]
     return read
 
 

@@ -20,6 +20,10 @@ class LinesFile:
     def __init__(self, old: OldFile) -> None:
         self._lines = iter(old.lines)
 
+    def seekable(self) -> bool:
+        """Lines are read once."""
+        return False
+
     def read(self, size: int = -1) -> bytes:
         """Whole lines of at least `size` bytes, or what is left."""
         parts, length = [], 0

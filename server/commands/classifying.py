@@ -39,6 +39,7 @@ class Interruption:
     """One interruption that the files tell of."""
 
     attempt: int | None
+    restart: int | None
     iteration: int | None
     verdict: Verdict
     trace: tuple[EvidenceLine, ...]
@@ -84,7 +85,9 @@ def interruptions(files: RunFiles) -> list[Interruption]:
     fold.add(files.facts)
     view = fold.view(max(fact.at for fact in files.facts) + A_SECOND)
     found = [
-        Interruption(attempt.number, attempt.iteration, verdict, trace, attempt.noticed_at or attempt.ended_at)
+        Interruption(
+            attempt.number, attempt.restart, attempt.iteration, verdict, trace, attempt.noticed_at or attempt.ended_at
+        )
         for attempt, verdict, trace in fold.endings()
     ]
     if found:
@@ -121,7 +124,7 @@ def _of_restart(files: RunFiles, restart: int | None) -> list[Interruption]:
     if verdict.cause == "unknown" and not accuses and not exits:
         return []
     at = next((line.at for line in trace if line.role is CausalRole.INITIATING), None)
-    return [Interruption(restart, None, verdict, trace, at)]
+    return [Interruption(restart, restart, None, verdict, trace, at)]
 
 
 # --- showing ---
@@ -152,6 +155,7 @@ def _interruption_answer(found: Interruption, files: RunFiles, places: dict[tupl
     lines = _resting(found)[:JSON_LINES]
     return {
         "attempt": found.attempt,
+        "restart": found.restart,
         "iteration": found.iteration,
         "at": _instant(found.at),
         "cause": verdict.cause,

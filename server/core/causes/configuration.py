@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from rerail.server.core.cause_rules import CauseRule, line
+from dataclasses import replace
+
+from rerail.server.core.cause_rules import Case, CauseRule, Match, from_lines, line
 from rerail.server.core.view import Domain
 
 SAYS = "{where} could not start as configured: {words}."
+
+
+def match(case: Case) -> Match | None:
+    """The first line that tells of it. Settings are the run's: the rank that met one first is not to blame."""
+    found = from_lines(case, RULE)
+    return None if found is None else replace(found, rank=None)
+
 
 RULE = CauseRule(
     name="configuration",
     domain=Domain.WORKLOAD,
     advice="Mend the setting that is named; a restart with the same settings ends the same way.",
+    match=match,
     order=26,
     lines=(
         line(

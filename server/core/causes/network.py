@@ -6,6 +6,8 @@ fails to reach something from which nobody died is it an accusation, and a weak 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rerail.server.core.cause_rules import (
     Case,
     CauseRule,
@@ -68,10 +70,8 @@ def match(case: Case) -> Match | None:
     """A line that accuses, or else the first echo, for what it is worth."""
     found = from_lines(case, RULE)
     if found is not None:
-        return Match(
-            found.confidence, found.sentence, found.rank, found.node, found.at, found.initiating, MISSING, found.weight,
-            found.traits, found.domain,
-        )  # fmt: skip
+        rank = None if found.weight is Weight.WAIT else found.rank
+        return replace(found, rank=rank, missing_evidence=MISSING)
     echoes = [
         sign for sign in case.signs if sign.reading.cause == RULE.name and sign.reading.role is CausalRole.CASCADE
     ]
