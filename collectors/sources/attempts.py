@@ -244,7 +244,7 @@ class Attempts:
 
     def evidence(
         self, at: int | None, source: str, text: str, *, rank: int | None = None, local_rank: int | None = None,
-        code: str | None = None, iteration: int | None = None, **attributes: str,
+        code: str | None = None, iteration: int | None = None, node: str | None = None, **attributes: str,
     ) -> None:  # fmt: skip
         """A piece of evidence; without a stamp it waits for the next."""
         state = self.state
@@ -254,7 +254,7 @@ class Attempts:
             rank = self.rank_of(local_rank)
         kept: dict[str, object] = {
             "seq": self._next(), "source": source, "text": masked(text) or "?",
-            "rank": rank, "local_rank": local_rank, "code": code, "iteration": iteration,
+            "rank": rank, "local_rank": local_rank, "code": code, "iteration": iteration, "node": node,
             "attributes": {name: value for name, value in attributes.items() if value},
         }  # fmt: skip
         if at is None:
@@ -357,7 +357,7 @@ class Attempts:
 
     def _place(self, at: int, kept: Mapping[str, object]) -> dict[str, object]:
         place = {**self._common(at), "seq": kept["seq"]}
-        for name in ("rank", "local_rank", "iteration"):
+        for name in ("rank", "local_rank", "iteration", "node"):
             if kept.get(name) is not None:
                 place[name] = kept[name]
         return place

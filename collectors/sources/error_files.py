@@ -4,6 +4,7 @@ Rules
 - The message may be an object with `message` and `extraInfo` (traceback, time in seconds as text), or plain text.
 - Workers that were killed, crashed or called `sys.exit` write none: a missing file says nothing.
 - Where the file lies tells the attempt and the local rank: `…/attempt_<restart>/<local rank>/error.json`.
+- The rank is the local rank, as long as nothing says that there is more than one node.
 - A file is at most 1 MB; anything that is no such file is refused with the reason.
 """
 
@@ -83,7 +84,8 @@ def evidence_of_error_file(
             Evidence(
                 run=run, emitter=emitter, seq=seq, at=at, node=node, source="torchrun", text=masked(ended.last) or "?",
                 code=named[1].rpartition(".")[2][:200] if named else None,
-                restart=int(place["attempt"]) if place else None, local_rank=int(place["local"]) if place else None,
+                restart=int(place["attempt"]) if place else None, rank=int(place["local"]) if place else None,
+                local_rank=int(place["local"]) if place else None,
                 attributes=tuple(sorted((name, masked(value)) for name, value in attributes.items() if value)),
             )
         )  # fmt: skip

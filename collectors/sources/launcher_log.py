@@ -88,6 +88,9 @@ class LauncherLog:
             else:
                 self._learn(line)
                 self._stamped(line, line.at)
+        elif line.speaker == "torchrun" and self.attempts.state.last_at is not None:
+            self._learn(line)
+            self._stamped(line, self.attempts.state.last_at)
         else:
             self._plain(line)
 
@@ -240,7 +243,13 @@ class LauncherLog:
             return
         elif is_telling(line.text):
             attempts.evidence(
-                line.at, line.source, line.text[:4000], rank=line.rank, local_rank=line.local_rank, code=line.code
+                line.at,
+                line.source,
+                line.text[:4000],
+                rank=line.rank,
+                local_rank=line.local_rank,
+                code=line.code,
+                node=line.node if line.source == "kernel" else None,
             )
 
     # --- settings --------------------------------------------------------------------------------------------------

@@ -55,6 +55,12 @@ _CPP = re.compile(
     r"^(?:\[rank(?P<rank>\d+)\]:)?\[(?P<level>[EWIF])(?P<date>\d{3,4}) (?P<clock>\d\d:\d\d:\d\d\.\d{6})\d* "
     r"(?P<file>[\w.]+):\d+\] (?P<text>.*)$"
 )
+_CPP_UNDATED = re.compile(
+    r"^(?:\[rank(?P<rank>\d+)\]:)?\[(?P<level>[EWIF]) (?P<file>[\w.]{1,80}):\d{1,7}\] (?P<text>.*)$"
+)
+_ELASTIC_UNDATED = re.compile(
+    r"^(?P<level>ERROR|WARNING|INFO|CRITICAL):(?P<file>torch\.distributed[\w.]{0,120}):(?P<text>.*)$"
+)
 _RANK = re.compile(r"^\[rank(?P<rank>\d+)\]: ?(?P<text>.*)$")
 _LOGGER = re.compile(
     r"^(?:\[[Rr]ank[ =:]?(?P<rank>\d{1,7})\] )?(?:(?P<before>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)[ :]{1,3})?"
@@ -210,6 +216,13 @@ def _read_inner(text: str, clock: LocalClock) -> Line:
             match["text"].strip(), at, "cpp", _LEVELS[match["level"]], None, _number(match["rank"]), None, None,
             match["file"],
         )  # fmt: skip
+    if match := _CPP_UNDATED.match(text):
+        return Line(
+            match["text"].strip(), None, "plain", _LEVELS[match["level"]], rank=_number(match["rank"]),
+            file=match["file"],
+        )  # fmt: skip
+    if match := _ELASTIC_UNDATED.match(text):
+        return Line(match["text"].strip(), None, "torchrun", match["level"], file=match["file"])
     if ("kernel" in text or "NVRM" in text or text[:1] in "[<O" or " segfault at" in text) and (
         match := _KERNEL.match(text)
     ):

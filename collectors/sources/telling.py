@@ -22,7 +22,8 @@ LITERALS: tuple[bytes, ...] = (
     b"SIG", b"Evict", b"hung", b"stuck", b" EXC ", b"EARLY", b"segfault", b"NotReady", b"launch configs", b"No space",
     b"torchrun", b"ft_launcher", b"NestedRestarter", b"TORCHELASTIC_ENABLE", b"exit code",
     b"spike", b"SDC", b"Link is Down",
-    b"unreachable", b"dumped", b"due to failure", b"in use", b"failure", b"Failure",
+    b"unreachable", b"dumped", b"due to failure",
+    b"xiting program", b"ashes not", b"invalid pointer", b"GPU is lost", b"double free", b"in use", b"failure", b"Failure",
 )  # fmt: skip
 """None of them holds a digit: lines are also compared without their digits."""
 
@@ -39,13 +40,14 @@ _TELLING = re.compile(
     r"|\b(?:loss|grad)\w{0,6}\b[^\n]{0,60}\b(?:NaN|Inf|non-?finite|not finite|spike|diverged)|[Ss]ilent data"
     r"|\bSDC\b|checksum|hashes not|[Cc]orrupt|unexpected pos|shared memory|DataLoader|mismatch"
     r"|unrecognized arguments|required: |heartbeat|Heartbeat monitor|stuck for|hang detected|hung|GIL"
+    r"|exiting program|persistent error|transient error"
     r"|RestartAbort|EARLY TERMINATION|more restarts|BackoffLimit|TaintManager|NodeNotReady|No route to host"
     r"|Network is unreachable|Link is Down|Stale file|Read-only file system|Input/output error"
     r"|Transport endpoint|core dumped|Illegal instruction|free\(\): |double free|malloc\(\): |SIGSEGV|SIGABRT"
     r"|SIGBUS|last enqueued|signal dumping|dump signal|failed collective|NCCL operations|Got completion|Kubelet"
     r"|CheckpointException|failed to (?:save|load|write)|I/O error"
 )
-_NEVER = re.compile(r"num nan iterations|\bINFO\b[^\n]{0,80}retry|timeout ?[=:]|--[\w-]{0,40}timeout")
+_NEVER = re.compile(r"num nan iterations|\bINFO\b[^\n]{0,80}retry|timeout ?=|timeout: \d|--[\w-]{0,40}timeout")
 _ALWAYS = re.compile(r"Error|ERROR|rror:|Xid|out of memory|oom|CANCELLED|killed", re.IGNORECASE)
 
 

@@ -23,6 +23,7 @@ from enum import IntEnum
 from rerail.server.core.attempt_record import TimedEvidence, WorkerExit
 from rerail.server.core.facts import Evidence, Initiator, Outcome, Pairs
 from rerail.server.core.naming import exception_in, node_in, rank_in
+from rerail.server.core.pattern_words import words_of
 from rerail.server.core.view import CausalRole, Domain
 
 UNSTATED_ERROR_NS = 1_000_000_000
@@ -58,6 +59,12 @@ class LinePattern:
     unless: re.Pattern[str] | None
     domain: Domain | None
     """Where it is not the rule's own."""
+    words: frozenset[str] | None
+    """Of which a line holds one, in lower case, before the pattern can match; None where that is not known."""
+
+    def may_match(self, lowered: str) -> bool:
+        """Whether it is worth trying."""
+        return self.words is None or any(word in lowered for word in self.words)
 
 
 def line(
@@ -68,6 +75,7 @@ def line(
     return LinePattern(
         re.compile(pattern, re.IGNORECASE), role, says, confidence, weight, frozenset(sources),
         None if unless is None else re.compile(unless, re.IGNORECASE), domain,
+        words_of(pattern),
     )  # fmt: skip
 
 
@@ -206,11 +214,11 @@ class CauseRule:
     """What evidence would settle it, for conclusions from lines alone."""
 
 
-def read_by(rule: CauseRule, evidence: Evidence) -> Reading | None:
-    """What one rule makes of a piece of evidence."""
+def read_by(rule: CauseRule, evidence: Evidence, lowered: str) -> Reading | None:
+    """What one rule makes of a piece of evidence; `lowered` is its text in lower case."""
     text = evidence.text
     for row in rule.lines:
-        if row.sources and evidence.source not in row.sources:
+        if (row.sources and evidence.source not in row.sources) or not row.may_match(lowered):
             continue
         found = row.pattern.search(text)
         if found is None or (row.unless is not None and row.unless.search(text)):

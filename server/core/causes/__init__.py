@@ -48,6 +48,9 @@ SURVIVED_NS = 120_000_000_000
 ECHO_NS = 180_000_000_000
 """A rank that raises within so long after it lost its peers raises because of it."""
 
+LONGEST_READ = 8_000
+"""Of a longer text the beginning and the end are read: that is where causes are named."""
+
 BEFORE_NS = 300_000_000_000
 """What was said so long before an attempt began is not about it."""
 
@@ -91,20 +94,24 @@ def _known() -> dict[str, CauseRule]:
 
 def reading_of(evidence: Evidence) -> Reading:
     """What one piece of evidence says by itself: the class it tells of, and its causal role."""
+    if len(evidence.text) > LONGEST_READ:
+        half = LONGEST_READ // 2
+        evidence = replace(evidence, text=f"{evidence.text[:half]}\n{evidence.text[-half:]}")
     shape = evidence.text
     if "Xid" not in shape and "exitcode" not in shape:
         shape = _LONG_NUMBER.sub("000", shape)
     name = _reader(evidence.source, evidence.code, evidence.attributes, shape)
     if name is None:
         return UNREAD
-    return read_by(_known()[name], evidence) or UNREAD
+    return read_by(_known()[name], evidence, evidence.text.lower()) or UNREAD
 
 
 @lru_cache(maxsize=16_384)
 def _reader(source: str, code: str | None, attributes: Pairs, shape: str) -> str | None:
     """The rule that reads a line; lines that differ by long numbers alone, like a storm's, are looked at once."""
     asked = Evidence(run="", emitter="", seq=0, at=0, source=source, text=shape, code=code, attributes=attributes)
-    return next((rule.name for rule in _known().values() if read_by(rule, asked) is not None), None)
+    lowered = shape.lower()
+    return next((rule.name for rule in _known().values() if read_by(rule, asked, lowered) is not None), None)
 
 
 def judged_signs(case: Case) -> tuple[Sign, ...]:
