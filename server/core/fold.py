@@ -19,10 +19,11 @@ from dataclasses import replace
 from operator import itemgetter
 
 from rerail.server.core.attempt_pass import Surroundings
-from rerail.server.core.attempt_record import AttemptRecord
+from rerail.server.core.attempt_record import AttemptRecord, TimedEvidence
 from rerail.server.core.causes import Case, judge
 from rerail.server.core.checkpoint_interval import advised_interval
 from rerail.server.core.facts import Fact, Phase
+from rerail.server.core.flight_recorder.analysis import analysis
 from rerail.server.core.freshness import freshness_of
 from rerail.server.core.gathering import Gathering, Recall
 from rerail.server.core.goodput import Capacities, Tally, account_of
@@ -374,8 +375,10 @@ class RunFold:
         involved = range(bounds.attempts[0], min(last + 1, len(records)))
         inside = tuple(rollbacks[number] for number in involved if number > bounds.attempts[0] and number in rollbacks)
         verdict, evidence = self._verdict(bounds.attempts[0], records, surroundings)
+        counted = self._evidence(records[bounds.attempts[0]])
         signature = (
             bounds,
+            self._gathering.run_wide.artefacts.withdrawn(),
             tuple(
                 (folded.version, folded.carry_in, folded.gpus)
                 for folded in (self._timeline.folded[number] for number in involved)
@@ -398,6 +401,7 @@ class RunFold:
             rollback=inside[-1] if inside else None,
             lost_steps=0 if lowest is None else lowest.steps,
             lost_ns=0 if lowest is None else lowest.lost_ns,
+            flight_recorder=analysis(item.evidence for item in counted),
         )
         made = incident(self.run_id, bounds, self._timeline.spans, life.end, capacities, findings)
         if bounds.end is not None:
@@ -405,6 +409,13 @@ class RunFold:
                 self._incidents.clear()
             self._incidents[signature] = made
         return made
+
+    def _evidence(self, record: AttemptRecord) -> Sequence[TimedEvidence]:
+        """The evidence of an attempt that counts: without that of artefacts that somebody withdrew."""
+        withdrawn = self._gathering.run_wide.artefacts.withdrawn()
+        if not withdrawn:
+            return record.evidence
+        return [item for item in record.evidence if item.evidence.artefact not in withdrawn]
 
     def _scheduler_states(self) -> Sequence[tuple[int, str]]:
         """`(at, state)` of everything schedulers said, in order; put in order once for each version of it."""
@@ -424,13 +435,14 @@ class RunFold:
         told = self._scheduler_states()
         first = bisect_right(told, around.start, key=itemgetter(0))
         states = tuple(state for _, state in told[first : bisect_right(told, around.end, key=itemgetter(0))])
-        signature = (self._timeline.version(record), around.is_planned, initiator, states)
+        withdrawn = self._gathering.run_wide.artefacts.withdrawn()
+        signature = (self._timeline.version(record), around.is_planned, initiator, states, withdrawn)
         known = self._verdicts.get(number)
         if known is not None and known[0] == signature:
             return known[1], known[2]
         blocks = record.blocks()
         case = Case(
-            evidence=record.evidence,
+            evidence=self._evidence(record),
             exits=record.exits,
             exit_codes=record.exit_codes(),
             reason=record.reason,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rerail.server.core.facts import Initiator, Outcome, Pairs, Phase, Scope
+from rerail.server.core.flight_recorder.findings import Analysis
 
 
 class RunState(StrEnum):
@@ -280,6 +281,8 @@ class Incident:
     exit_codes: tuple[tuple[int, int], ...] = ()
     evidence: tuple[EvidenceLine, ...] = ()
     rollback: Rollback | None = None
+    flight_recorder: Analysis | None = None
+    """What the flight recorder dumps of its first attempt say together; None where there are none."""
     is_excluded: bool = False
     """All of it lies in windows out of account: it is shown, and no rate and no distribution counts it."""
 

@@ -18,8 +18,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rerail.server.core.attempt_record import TimedEvidence, WorkerExit
-from rerail.server.core.facts import Initiator, Outcome
+from rerail.server.core.facts import Initiator, Outcome, Pairs
 from rerail.server.core.view import CausalRole, Domain, EvidenceLine, Verdict
+from rerail.server.core.xids import official_meaning
 
 CASCADE_LINES = re.compile(
     r"Connection closed by peer|Connection reset by peer|Connection refused|Broken pipe"
@@ -68,6 +69,7 @@ class Match:
     initiating: tuple[TimedEvidence, ...] = ()
     """Evidence this cause rests on."""
     missing_evidence: str | None = None
+    traits: Pairs = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
         culprit_node=match.node or None,
         advice=rule.advice,
         missing_evidence=match.missing_evidence,
+        traits=match.traits,
     )
     return verdict, evidence_lines(case, match.initiating)
 
@@ -158,6 +161,7 @@ def evidence_lines(case: Case, initiating: Sequence[TimedEvidence]) -> tuple[Evi
                 code=fact.code,
                 emitter=fact.emitter,
                 seq=fact.seq,
+                meaning=official_meaning(fact.text, fact.code),
             )
         )
     return tuple(lines)

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from rerail.server.core.facts import Evidence
-from rerail.server.core.flight_recorder.findings import Analysis, Finding, GroupRow, Place
+from rerail.server.core.flight_recorder.findings import MOST_CULPRITS, Analysis, Finding, GroupRow, Place, Ranks
 from rerail.server.core.flight_recorder.groups import Group, Picture, Transfer, picture
 from rerail.server.core.flight_recorder.mismatch import Difference, Mismatch, mismatch_in
-from rerail.server.core.flight_recorder.ranks import named
+from rerail.server.core.flight_recorder.ranks import named, packed
 from rerail.server.core.flight_recorder.summary import (
     DUMP_CODE,
     GROUPS_CODE,
@@ -40,6 +40,7 @@ LATE_NS = 5_000_000_000
 """Who joins so much later than the first held the others up; clocks of nodes differ by less."""
 
 MOST_ROWS = 200
+LONGEST_RANKS = 200
 MOST_PLACES = 16
 
 
@@ -134,15 +135,16 @@ class _Judgement:
             finding=answer.finding,
             sentence=answer.sentence,
             confidence=answer.confidence,
-            culprits=answer.culprits,
+            culprits=answer.culprits[:MOST_CULPRITS],
+            culprit_count=len(answer.culprits),
             culprit_node=self._nodes.get(answer.culprits[0]) if len(answer.culprits) == 1 else None,
             operation=answer.operation,
             frame=_without_line(place.frame) if place is not None and place.frame else None,
             groups=tuple(self._rows())[:MOST_ROWS],
             ranks_seen=len(self._picture.seen),
             world_size=self._picture.world,
-            not_seen=self._not_seen,
-            not_recorded=self._not_recorded,
+            not_seen=_ranks(self._not_seen),
+            not_recorded=_ranks(self._not_recorded),
             unknown=tuple(self._unknown()),
         )
 
@@ -339,15 +341,15 @@ class _Judgement:
                     operation=operation,
                     sequence=sequence,
                     detail=detail,
-                    waiting=tuple(sorted(group.waiting)),
-                    missing=tuple(missing),
-                    not_seen=tuple(sorted(unseen)),
+                    waiting=_ranks(group.waiting),
+                    missing=_ranks(missing),
+                    not_seen=_ranks(unseen),
                     last_places=tuple(
                         place for rank in missing[:MOST_PLACES] if (place := self._place(rank)) is not None
                     ),
                 )
             )
-        return sorted(rows, key=lambda row: (-len(row.missing), row.member_count, row.title))
+        return sorted(rows, key=lambda row: (-row.missing.count, row.member_count, row.title))
 
     def _place(self, rank: int) -> Place | None:
         told = self._picture.seen.get(rank)
@@ -395,6 +397,12 @@ def _transfer_words(lone: Transfer) -> str:
     if lone.call.operation.startswith("send"):
         return f"the send of rank {lone.rank} to it in {lone.group}"
     return f"the receive of rank {lone.rank} from it in {lone.group}"
+
+
+def _ranks(ranks: Iterable[int]) -> Ranks:
+    ordered = sorted(ranks)
+    text = packed(ordered)
+    return Ranks(len(ordered), text if len(text) <= LONGEST_RANKS else text[:LONGEST_RANKS].rsplit(",", 1)[0] + ",…")
 
 
 def _verb(ranks: Sequence[int]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+MOST_CULPRITS = 64
+
 
 class Finding(StrEnum):
     """What an analysis found."""
@@ -17,6 +19,15 @@ class Finding(StrEnum):
     DEADLOCK = "deadlock"
     NOTHING_PENDING = "nothing_pending"
     NOT_RECORDED = "not_recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Many ranks in short."""
+
+    count: int = 0
+    text: str = ""
+    """`0-511,513`, cut with `…` where it would be long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +55,10 @@ class GroupRow:
     sequence: int
     detail: str
     """Sizes, types, or in what the ranks differ."""
-    waiting: tuple[int, ...]
-    missing: tuple[int, ...]
-    not_seen: tuple[int, ...]
-    """Members that left no dump."""
+    waiting: Ranks
+    missing: Ranks
+    not_seen: Ranks
+    """Members that left no dump, or whose recording was disabled."""
     last_places: tuple[Place, ...]
     """Where the missing ones were last."""
 
@@ -60,6 +71,8 @@ class Analysis:
     sentence: str
     confidence: float
     culprits: tuple[int, ...]
+    """At most 64 of them; `culprit_count` says how many there are."""
+    culprit_count: int
     culprit_node: str | None
     """Of the only culprit, where its evidence names it."""
     operation: str | None
@@ -69,8 +82,8 @@ class Analysis:
     groups: tuple[GroupRow, ...]
     ranks_seen: int
     world_size: int
-    not_seen: tuple[int, ...]
-    not_recorded: tuple[int, ...]
+    not_seen: Ranks
+    not_recorded: Ranks
     """Ranks whose recording was disabled."""
     unknown: tuple[str, ...]
     """What is not known, in sentences."""
