@@ -233,6 +233,7 @@ class RunFold:
             hidden_checkpoint_ns=self._saves.counts.hidden_checkpoint_ns(),
             data_quality=quality,
             exclusions=wide.exclusions.windows(),
+            artefacts=wide.artefacts.uses(),
         )
 
     def _view_of_nothing(self, as_of: int, duplicates: int, rejected: int) -> RunView:

@@ -170,6 +170,8 @@ class Gathering:
                 self.run_wide.hearings[fact.emitter] = Hearing(at, at)
             else:
                 hearing.heard(at)
+        if isinstance(fact, Evidence):
+            self.run_wide.artefacts.count(fact)
         if isinstance(fact, ATTEMPT_FACTS):
             self._take_of_attempt(fact, at, stated_key(fact))
         else:

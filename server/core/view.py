@@ -429,6 +429,22 @@ class Exclusion:
 
 
 @dataclass(frozen=True, slots=True)
+class ArtefactUse:
+    """What the facts say of a file that somebody gave."""
+
+    artefact: str
+    """Its SHA-256."""
+    pieces: int
+    """Pieces of evidence that were read from it."""
+    is_withdrawn: bool = False
+    """They do not count."""
+    changed_at: int | None = None
+    """When somebody withdrew or restored it last."""
+    reason: str | None = None
+    author: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Contradiction:
     """Facts that cannot all be true: how many, why, and one of them."""
 
@@ -605,6 +621,8 @@ class RunView:
     """The part of it that steps with a write in flight took; None where there were none."""
     data_quality: DataQuality = DataQuality()
     exclusions: tuple[Exclusion, ...] = ()
+    artefacts: tuple[ArtefactUse, ...] = ()
+    """Files that evidence was read from, by their SHA-256."""
     """Windows that people declared out of account, withdrawn ones too, by their start."""
 
     @property
