@@ -93,8 +93,9 @@ def create_api(settings: Settings) -> FastAPI:
         api.include_router(events_router(queries, closing))
         desk = ExclusionDesk(store, lambda batch: ingest.submit(batch).result())
         api.include_router(exclusions_router(queries, desk, settings.token))
+        queries.largest_artefact_bytes = settings.largest_artefact_mb * MEGABYTE
         artefacts = ArtefactDesk(store, lambda batch: ingest.submit(batch).result())
-        largest = settings.largest_artefact_mb * MEGABYTE
+        largest = queries.largest_artefact_bytes
         api.include_router(artefacts_router(queries, artefacts, settings.token, largest))
         api.include_router(reads_router(queries))
         api.include_router(documentation_router())

@@ -317,6 +317,9 @@ class Queries:
             config_after=next((entry.config for entry in around if entry.number == last + 1), None),
         )
 
+    largest_artefact_bytes = 64 * 1024 * 1024
+    """Of one file that may be given to an incident; the server sets it by its settings."""
+
     def artefacts(self, incident_id: str) -> tuple[GivenArtefact, ...]:
         """The files given to an incident, oldest first, and whether each counts."""
         incident = self._store.incident(incident_id)
