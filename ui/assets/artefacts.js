@@ -156,6 +156,7 @@
   }
 
   function take(files) {
+    for (const old of document.querySelectorAll(".give-line[data-tone=good]")) old.remove();
     for (const file of files) give(file);
     part().scrollIntoView({ block: "nearest" });
   }

@@ -49,10 +49,10 @@ def flight_recorder_panel(found: Analysis | None) -> Markup | None:
         heads = (
             Head("group", "words"),
             Head("operation", "words"),
-            Head("differs" if found.finding is Finding.MISMATCH else "sizes", "words"),
-            Head("who waits", "words"),
             Head("odd" if found.finding is Finding.MISMATCH else "who is missing", "words"),
-            Head("where those were last", "wide"),
+            Head("who waits", "words"),
+            Head("where the missing were last", "wide"),
+            Head("what differs" if found.finding is Finding.MISMATCH else "sizes", "words"),
         )
         rows = [_row(row, found) for row in found.groups]
         body.append(
@@ -101,10 +101,10 @@ def _row(row: GroupRow, found: Analysis) -> Sequence[Content]:
             ),
         ],
         html.Span([html.Code(row.operation or "operation"), f" #{row.sequence}"], className="nowrap"),
-        row.detail or text.DASH,
+        [*missing, *([" ", badge("culprit", "warn")] if is_culprit_alone else [])],
         _ranks(row.waiting) if row.waiting.count else text.DASH,
-        [*missing, badge("culprit", "warn") if is_culprit_alone else None],
         places or text.DASH,
+        row.detail or text.DASH,
     )
 
 

@@ -313,41 +313,46 @@ class _Walk:
             raise DumpRefusedError(f"entries: not a list (got {_shown(told)})")
         if len(told) > MOST_ENTRIES:
             raise DumpRefusedError(f"entries: {len(told)} of them; the most is {MOST_ENTRIES}")
-        found = [self._entry(index, entry) for index, entry in enumerate(told)]
+        found: list[Entry] = []
+        try:
+            for entry in told:
+                found.append(self._entry(len(found), entry))
+        except DumpRefusedError as error:
+            # Which entry it was is told only here: naming the place of every field of every entry costs time.
+            raise DumpRefusedError(f"entries[{len(found)}].{error}".replace("].not", "]: not")) from None
         return tuple(sorted(found, key=lambda entry: entry.record_id))
 
     def _entry(self, index: int, entry: object) -> Entry:
         if not isinstance(entry, dict):
-            raise DumpRefusedError(f"entries[{index}]: not an object (got {_shown(entry)})")
+            raise DumpRefusedError(f"not an object (got {_shown(entry)})")
         self._look(len(entry))
-        at = f"entries[{index}]"
-        name = self.text(f"{at}.profiling_name", entry.get("profiling_name", ""))[:300]
+        name = self.text("profiling_name", entry.get("profiling_name", ""))[:300]
         backend, colon, operation = name.partition(":")
-        group_id = self.number(f"{at}.pg_id", entry.get("pg_id", 0))
-        group, description = self._group_of(f"{at}.process_group", entry.get("process_group"), group_id)
+        group_id = self.number("pg_id", entry.get("pg_id", 0))
+        group, description = self._group_of("process_group", entry.get("process_group"), group_id)
         sequence = entry.get("collective_seq_id", entry.get("seq_id", 0))
         return Entry(
-            record_id=self.number(f"{at}.record_id", entry.get("record_id", index)),
+            record_id=self.number("record_id", entry.get("record_id", index)),
             group=group,
             description=description,
             group_id=group_id,
-            sequence=self.number(f"{at}.collective_seq_id", sequence),
-            p2p_sequence=self.number(f"{at}.p2p_seq_id", entry.get("p2p_seq_id", 0)),
+            sequence=self.number("collective_seq_id", sequence),
+            p2p_sequence=self.number("p2p_seq_id", entry.get("p2p_seq_id", 0)),
             backend=backend if colon else "",
             operation=operation if colon else name,
-            is_p2p=self._flag(f"{at}.is_p2p", entry.get("is_p2p", False)),
-            state=self.text(f"{at}.state", entry.get("state", ""))[:40],
-            is_retired=self._flag(f"{at}.retired", entry.get("retired", False)),
-            created_at=self.instant(f"{at}.time_created_ns", entry.get("time_created_ns")),
-            started_at=self.instant(f"{at}.time_discovered_started_ns", entry.get("time_discovered_started_ns")),
-            completed_at=self.instant(f"{at}.time_discovered_completed_ns", entry.get("time_discovered_completed_ns")),
-            input_sizes=self._sizes(f"{at}.input_sizes", entry.get("input_sizes")),
-            output_sizes=self._sizes(f"{at}.output_sizes", entry.get("output_sizes")),
-            input_types=self._types(f"{at}.input_dtypes", entry.get("input_dtypes")),
-            output_types=self._types(f"{at}.output_dtypes", entry.get("output_dtypes")),
-            timeout_ms=self.count(f"{at}.timeout_ms", entry.get("timeout_ms")),
-            thread=self._thread(at, entry),
-            frames=self._frames(f"{at}.frames", entry.get("frames")),
+            is_p2p=self._flag("is_p2p", entry.get("is_p2p", False)),
+            state=self.text("state", entry.get("state", ""))[:40],
+            is_retired=self._flag("retired", entry.get("retired", False)),
+            created_at=self.instant("time_created_ns", entry.get("time_created_ns")),
+            started_at=self.instant("time_discovered_started_ns", entry.get("time_discovered_started_ns")),
+            completed_at=self.instant("time_discovered_completed_ns", entry.get("time_discovered_completed_ns")),
+            input_sizes=self._sizes("input_sizes", entry.get("input_sizes")),
+            output_sizes=self._sizes("output_sizes", entry.get("output_sizes")),
+            input_types=self._types("input_dtypes", entry.get("input_dtypes")),
+            output_types=self._types("output_dtypes", entry.get("output_dtypes")),
+            timeout_ms=self.count("timeout_ms", entry.get("timeout_ms")),
+            thread=self._thread(entry),
+            frames=self._frames("frames", entry.get("frames")),
         )
 
     def _flag(self, field: str, value: object) -> bool:
@@ -362,11 +367,11 @@ class _Walk:
             raise DumpRefusedError(f"{field}: not a name and a description (got {_shown(told)})")
         return self.text(field, told[0])[:200], self.text(field, told[1])[:200]
 
-    def _thread(self, at: str, entry: Mapping[object, object]) -> str | None:
+    def _thread(self, entry: Mapping[object, object]) -> str | None:
         name, number = entry.get("thread_name"), entry.get("thread_id")
         if name is None and number is None:
             return None
-        shown = self.text(f"{at}.thread_name", name or "")[:60]
+        shown = self.text("thread_name", name or "")[:60]
         return f"{shown} {str(number)[:24]}".strip() if isinstance(number, (str, int)) else shown or None
 
     def _sizes(self, field: str, told: object) -> tuple[tuple[int, ...], ...]:
@@ -405,9 +410,9 @@ class _Walk:
                 raise DumpRefusedError(f"{field}: not a frame (got {_shown(frame)})")
             frames.append(
                 Frame(
-                    self.text(f"{field}.name", frame.get("name", ""))[:200],
-                    self.text(f"{field}.filename", frame.get("filename", ""))[-300:],
-                    self.number(f"{field}.line", frame.get("line", 0)),
+                    self.text("frames.name", frame.get("name", ""))[:200],
+                    self.text("frames.filename", frame.get("filename", ""))[-300:],
+                    self.number("frames.line", frame.get("line", 0)),
                 )
             )
         return tuple(frames)

@@ -363,6 +363,9 @@ def _words(value: object) -> str | None:
 
 # --- for people ---
 
+ENDED = {"retired": "ended"}
+"""States that people call otherwise."""
+
 
 def sentence(told: RankSummary) -> str:
     """A summary in a sentence or two."""
@@ -381,6 +384,7 @@ def sentence(told: RankSummary) -> str:
     if last is not None:
         group, call = last
         at = f" at {call.frame}" if call.frame else ""
-        words += f" Last: {call.operation} #{call.sequence} of {group.description or group.name}{at}, {call.state}."
+        state = ENDED.get(call.state, call.state)
+        words += f" Last: {call.operation} #{call.sequence} of {group.description or group.name}{at}, {state}."
     pending = sum(group.pending_count for group in told.groups)
     return words + (f" {pending} pending." if pending else " Nothing pending.")
