@@ -76,61 +76,71 @@ class _Reader:
 
     def value(self) -> object:
         content, stack, memo = self._content, self._stack, self._memo
+        push, end = stack.append, len(content)
         position = 2
         for _ in range(MOST_OPCODES):
-            self.at = position
-            if position >= len(content):
+            if position >= end:
                 raise DumpRefusedError(f"the pickle ends at offset {position} without saying so")
             code = content[position]
+            self.at = position
             position += 1
             if code == 0x71:  # BINPUT
                 memo[content[position]] = stack[-1]
                 position += 1
             elif code == 0x68:  # BINGET
-                stack.append(self._remembered(content[position]))
+                number = content[position]
+                if number not in memo:
+                    raise self._never_kept(number)
+                push(memo[number])
                 position += 1
+            elif code == 0x6A:  # LONG_BINGET
+                number = _LONG.unpack_from(content, position)[0]
+                if number not in memo:
+                    raise self._never_kept(number)
+                push(memo[number])
+                position += 4
             elif code == 0x58:  # BINUNICODE
                 length = _LONG.unpack_from(content, position)[0]
-                stack.append(self._text(position + 4, length))
+                push(self._text(position + 4, length))
                 position += 4 + length
             elif code == 0x8C:  # SHORT_BINUNICODE
                 length = content[position]
-                stack.append(self._text(position + 1, length))
+                push(self._text(position + 1, length))
                 position += 1 + length
             elif code == 0x4B:  # BININT1
-                stack.append(content[position])
+                push(content[position])
                 position += 1
             elif code == 0x4D:  # BININT2
-                stack.append(_SHORT.unpack_from(content, position)[0])
+                push(_SHORT.unpack_from(content, position)[0])
                 position += 2
             elif code == 0x4A:  # BININT
-                stack.append(_INT.unpack_from(content, position)[0])
+                push(_INT.unpack_from(content, position)[0])
                 position += 4
             elif code == 0x8A:  # LONG1
                 length = content[position]
                 if length > LONGEST_NUMBER_BYTES:
                     raise DumpRefusedError(f"a number of {length} bytes at offset {self.at}")
                 self._must_hold(position + 1, length)
-                stack.append(int.from_bytes(content[position + 1 : position + 1 + length], "little", signed=True))
+                push(int.from_bytes(content[position + 1 : position + 1 + length], "little", signed=True))
                 position += 1 + length
             elif code == 0x47:  # BINFLOAT
-                stack.append(_FLOAT.unpack_from(content, position)[0])
+                push(_FLOAT.unpack_from(content, position)[0])
                 position += 8
             elif code == 0x4E:  # NONE
-                stack.append(None)
+                push(None)
             elif code == 0x88:  # NEWTRUE
-                stack.append(True)
+                push(True)
             elif code == 0x89:  # NEWFALSE
-                stack.append(False)
+                push(False)
             elif code == 0x28:  # MARK
-                stack.append(_MARK)
+                push(_MARK)
             elif code in (0x5D, 0x7D):  # EMPTY_LIST, EMPTY_DICT
                 self._containers += 1
                 if self._containers > MOST_CONTAINERS:
                     raise DumpRefusedError(f"the pickle makes more than {MOST_CONTAINERS} lists and mappings")
-                stack.append([] if code == 0x5D else {})
+                push([] if code == 0x5D else {})
             elif code == 0x29:  # EMPTY_TUPLE
-                stack.append(())
+                push(())
             elif code == 0x65:  # APPENDS
                 self._extend(self._since_mark())
             elif code == 0x61:  # APPEND
@@ -145,14 +155,11 @@ class _Reader:
                 if len(stack) < count:
                     raise IndexError
                 items = tuple(self._pop() for _ in range(count))
-                stack.append(items[::-1])
+                push(items[::-1])
             elif code == 0x74:  # TUPLE
-                stack.append(tuple(self._since_mark()))
+                push(tuple(self._since_mark()))
             elif code == 0x72:  # LONG_BINPUT
                 memo[_LONG.unpack_from(content, position)[0]] = stack[-1]
-                position += 4
-            elif code == 0x6A:  # LONG_BINGET
-                stack.append(self._remembered(_LONG.unpack_from(content, position)[0]))
                 position += 4
             elif code == 0x94:  # MEMOIZE
                 memo[len(memo)] = stack[-1]
@@ -186,10 +193,8 @@ class _Reader:
         self._must_hold(start, length)
         return self._content[start : start + length].decode("utf-8", "replace")
 
-    def _remembered(self, number: int) -> object:
-        if number not in self._memo:
-            raise DumpRefusedError(f"the pickle asks at offset {self.at} for value {number}, which it never kept")
-        return self._memo[number]
+    def _never_kept(self, number: int) -> DumpRefusedError:
+        return DumpRefusedError(f"the pickle asks at offset {self.at} for value {number}, which it never kept")
 
     def _since_mark(self) -> list[object]:
         stack = self._stack
