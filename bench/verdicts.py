@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rerail.collectors.sources.run_files import read_run_files
-from rerail.server.commands.classifying import Interruption, dump_reader, interruptions
+from rerail.server.commands.classifying import Interruption, interruptions
 from rerail.server.core.causes import reading_of
 from rerail.server.core.facts import Evidence
 
@@ -76,7 +76,7 @@ def outcomes() -> tuple[list[Outcome], list[str]]:
     found: list[Outcome] = []
     false_alarms = []
     for entry in json.loads((CORPUS / "verdicts.json").read_text()):
-        files = read_run_files([str(CORPUS / "verdicts" / entry["path"])], read_dump=dump_reader())
+        files = read_run_files([str(CORPUS / "verdicts" / entry["path"])])
         judged = interruptions(files)
         if not entry["faults"] and judged:
             false_alarms.append(f"{entry['path']}: {[each.verdict.cause for each in judged]}")

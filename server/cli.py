@@ -78,9 +78,12 @@ def _parser() -> argparse.ArgumentParser:
     facts.add_argument(
         "format",
         metavar="FORMAT",
-        help="facts (JSON lines as docs/facts.md has them), google-goodput, aws-nvrx, logs, kernel, …",
+        help="facts (JSON lines as docs/facts.md has them), aws-nvrx, error-file, "
+        "flight-recorder, google-goodput, kernel or logs",
     )
-    facts.add_argument("paths", nargs="+", metavar="PATH", help="files, .gz too; - is standard input")
+    facts.add_argument(
+        "paths", nargs="+", metavar="PATH", help="files, .gz too; - is standard input; of dumps a folder"
+    )
     facts.add_argument("--run", dest="run_id", metavar="RUN", help="import into this run, whatever the lines say")
     facts.add_argument("--stdout", action="store_true", help="show the facts instead of keeping them")
     facts.add_argument("--url", help="send to this server instead of writing to the database")

@@ -23,6 +23,7 @@ from typing import BinaryIO
 from rerail.collectors.sources.attempts import FACTS_PER_BYTE
 from rerail.collectors.sources.error_files import evidence_of_error_file, is_error_file
 from rerail.collectors.sources.log_reader import read_log
+from rerail.collectors.uploads import Kind, understood
 from rerail.server.core.codec import FactError
 from rerail.server.core.facts import AttemptStarted, Evidence, Exit, Fact, MarkStage, RecoveryMark
 
@@ -68,10 +69,6 @@ class RunFiles:
         return None if path is None or not emitter.startswith("log/") else (path, seq // FACTS_PER_BYTE)
 
 
-DumpReader = Callable[[str, bytes, str, int], list[Evidence]]
-"""Reads a flight recorder dump: `(path, bytes, emitter, fallback instant)` → evidence. Raises FactError."""
-
-
 def files_in(paths: Iterable[str]) -> Iterator[Path]:
     """Every file of these paths, folders walked in order of names; links to elsewhere are not followed."""
     count = 0
@@ -115,7 +112,6 @@ def kind_of(path: Path, head: bytes) -> str:
 def read_run_files(
     paths: Iterable[str],
     *,
-    read_dump: DumpReader | None = None,
     tell: Callable[[str, int], None] | None = None,
 ) -> RunFiles:
     """Read every file. `tell` hears each path and how many of its bytes were read."""
@@ -131,7 +127,7 @@ def read_run_files(
         kind = kind_of(path, head)
         if not head:
             run.files.append(FileRead(str(path), "skipped", reason="empty"))
-        elif kind in ("records", "binary", "cycle file"):
+        elif kind in ("binary", "cycle file") or (kind == "records" and path.suffix != ".json"):
             run.files.append(FileRead(str(path), "skipped", reason=f"{kind}: holds no evidence that is read here"))
         else:
             later.append((_turn(path, kind, head), path, kind, head))
@@ -140,7 +136,7 @@ def read_run_files(
     for _, path, kind, _ in sorted(later, key=lambda entry: (entry[0], str(entry[1]))):
         fallback = _fallback(path, ends, last_stamp)
         before = len(run.facts)
-        run.files.append(_read(path, kind, run, fallback, read_dump, tell))
+        run.files.append(_read(path, kind, run, fallback, tell))
         for fact in run.facts[before:]:
             if (isinstance(fact, RecoveryMark) and fact.stage is MarkStage.NOTICED) or isinstance(fact, Exit):
                 ends.setdefault(fact.restart or 0, fact.at)
@@ -171,7 +167,6 @@ def _read(
     kind: str,
     run: RunFiles,
     fallback: int,
-    read_dump: DumpReader | None,
     tell: Callable[[str, int], None] | None,
 ) -> FileRead:
     mark = hashlib.sha256(str(path).encode()).hexdigest()[:16]
@@ -184,14 +179,29 @@ def _read(
             data = file.read(64 * 1024 * 1024)
         if kind == "error file":
             found = evidence_of_error_file(data, path=str(path), run=RUN, emitter=emitter, fallback_at=fallback)
-        elif read_dump is None:
-            return FileRead(str(path), "skipped", reason="a flight recorder dump: this version has no reader for it")
         else:
-            found = read_dump(str(path), data, emitter, fallback)
+            found, kind = _dump(path, data, emitter, fallback)
+            if not found:
+                return FileRead(str(path), "skipped", reason=kind)
         run.facts += found
         return FileRead(str(path), kind, len(found), len(data))
     except (FactError, OSError, EOFError) as error:
         return FileRead(str(path), "skipped", reason=str(error))
+
+
+def _dump(path: Path, data: bytes, emitter: str, fallback: int) -> tuple[list[Evidence], str]:
+    """The evidence of a flight recorder dump or its side-car; without any, why."""
+    told = understood(str(path), data)
+    if told.kind not in (Kind.FLIGHT_RECORDER, Kind.PROCESS_GROUPS):
+        return [], "records: holds no evidence that is read here"
+    found = [
+        Evidence(
+            run=RUN, emitter=emitter, seq=seq, at=piece.at or fallback, source=piece.source, text=piece.text,
+            code=piece.code, rank=piece.rank, node=piece.node, attributes=piece.attributes,
+        )
+        for seq, piece in enumerate(told.pieces)
+    ]  # fmt: skip
+    return found, "flight recorder" if found else "; ".join([*told.refused, "no dump"])
 
 
 def _read_log(

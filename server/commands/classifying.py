@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from rerail.collectors.sources.run_files import RUN, UNKNOWN_INSTANT, DumpReader, RunFiles, open_log, read_run_files
+from rerail.collectors.sources.run_files import RUN, UNKNOWN_INSTANT, RunFiles, open_log, read_run_files
 from rerail.server.core.attempt_record import TimedEvidence, WorkerExit
 from rerail.server.core.cause_rules import Case, Weight
 from rerail.server.core.causes import judge, judged_signs
@@ -52,7 +52,7 @@ def classify(parsed: argparse.Namespace) -> int:
     answers = []
     for group in groups:
         progress = _Progress()
-        files = read_run_files(group, read_dump=dump_reader(), tell=progress.show)
+        files = read_run_files(group, tell=progress.show)
         progress.end()
         answers.append((group, files, interruptions(files)))
     if all(each.kind == "skipped" for _, files, _ in answers for each in files.files):
@@ -66,15 +66,6 @@ def classify(parsed: argparse.Namespace) -> int:
     for group, files, found in answers:
         _print(group, files, found)
     return 0
-
-
-def dump_reader() -> DumpReader | None:
-    """The reader of flight recorder dumps, where this version has one."""
-    try:
-        from rerail.collectors.sources.flight_recorder import evidence_of_dump  # type: ignore[import-not-found]
-    except ImportError:
-        return None
-    return evidence_of_dump  # type: ignore[no-any-return]
 
 
 def interruptions(files: RunFiles) -> list[Interruption]:

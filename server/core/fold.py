@@ -19,10 +19,11 @@ from dataclasses import replace
 from operator import itemgetter
 
 from rerail.server.core.attempt_pass import Surroundings
-from rerail.server.core.attempt_record import AttemptRecord
+from rerail.server.core.attempt_record import AttemptRecord, TimedEvidence
 from rerail.server.core.causes import Case, judge
 from rerail.server.core.checkpoint_interval import advised_interval
 from rerail.server.core.facts import Fact, Outcome, Phase
+from rerail.server.core.flight_recorder.analysis import analysis
 from rerail.server.core.freshness import freshness_of
 from rerail.server.core.gathering import Gathering, Recall
 from rerail.server.core.goodput import Capacities, Tally, account_of
@@ -239,6 +240,7 @@ class RunFold:
             hidden_checkpoint_ns=self._saves.counts.hidden_checkpoint_ns(),
             data_quality=quality,
             exclusions=wide.exclusions.windows(),
+            artefacts=wide.artefacts.uses(),
         )
 
     def _view_of_nothing(self, as_of: int, duplicates: int, rejected: int) -> RunView:
@@ -382,8 +384,10 @@ class RunFold:
         inside = tuple(rollbacks[number] for number in involved if number > bounds.attempts[0] and number in rollbacks)
         verdict, evidence = self._verdict(bounds.attempts[0], records, surroundings)
         relaunches = tuple(self._relaunch(number, records, surroundings) for number in bounds.attempts[1:])
+        counted = self._evidence(records[bounds.attempts[0]])
         signature = (
             bounds,
+            self._gathering.run_wide.artefacts.withdrawn(),
             tuple(
                 (folded.version, folded.carry_in, folded.gpus)
                 for folded in (self._timeline.folded[number] for number in involved)
@@ -408,6 +412,7 @@ class RunFold:
             lost_steps=0 if lowest is None else lowest.steps,
             lost_ns=0 if lowest is None else lowest.lost_ns,
             relaunches=relaunches,
+            flight_recorder=analysis(item.evidence for item in counted),
         )
         made = incident(self.run_id, bounds, self._timeline.spans, life.end, capacities, findings)
         if bounds.end is not None:
@@ -433,6 +438,13 @@ class RunFold:
                 found.append((attempt, *self._verdict(number, records, surroundings)))
         return found
 
+    def _evidence(self, record: AttemptRecord) -> Sequence[TimedEvidence]:
+        """The evidence of an attempt that counts: without that of artefacts that somebody withdrew."""
+        withdrawn = self._gathering.run_wide.artefacts.withdrawn()
+        if not withdrawn:
+            return record.evidence
+        return [item for item in record.evidence if item.evidence.artefact not in withdrawn]
+
     def _scheduler_states(self) -> Sequence[tuple[int, str]]:
         """`(at, state)` of everything schedulers said, in order; put in order once for each version of it."""
         wide = self._gathering.run_wide
@@ -451,17 +463,28 @@ class RunFold:
         told = self._scheduler_states()
         first = bisect_right(told, around.start, key=itemgetter(0))
         states = tuple(state for _, state in told[first : bisect_right(told, around.end, key=itemgetter(0))])
+        withdrawn = self._gathering.run_wide.artefacts.withdrawn()
         blocks = record.blocks()
         version = (self._gathering.gatherings, record.job, record.key, record.fault_version)
         last_step = (blocks[-1].last_step, around.within(blocks[-1].end)) if blocks else (None, None)
         world_size = world_size_of(record, self._gathering.run_wide.started)
         clocks = self._gathering.clock_errors
-        signature = (version, around.start, around.is_planned, initiator, states, last_step, world_size, clocks)
+        signature = (
+            version,
+            around.start,
+            around.is_planned,
+            initiator,
+            states,
+            last_step,
+            world_size,
+            clocks,
+            withdrawn,
+        )
         known = self._verdicts.get(number)
         if known is not None and known[0] == signature:
             return known[1], known[2]
         case = Case(
-            evidence=record.evidence,
+            evidence=self._evidence(record),
             exits=record.exits,
             exit_codes=record.exit_codes(),
             reason=record.reason,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
+from rerail.server.core.artefacts import Artefacts
 from rerail.server.core.attempt_record import AttemptRecord, Load
 from rerail.server.core.attempts import ATTEMPT_FACTS, FOUNDING_FACTS, AttemptKey, StatedKey, stated_key
 from rerail.server.core.blindness import BlindPeriods
@@ -20,6 +21,7 @@ from rerail.server.core.checkpoints import CheckpointRecord
 from rerail.server.core.clocks import EmitterClock
 from rerail.server.core.exclusions import Exclusions
 from rerail.server.core.facts import (
+    ArtefactState,
     AttemptEnded,
     AttemptStarted,
     Blind,
@@ -52,7 +54,7 @@ from rerail.server.core.steps import StatedSteps, stated_ends
 QUEUED_STATES = frozenset({"queued", "pending", "backoff", "suspended", "requeued"})
 """Scheduler states in which the run waits."""
 
-PERSONS_SAY = (Excluded, ExclusionState, Note)
+PERSONS_SAY = (ArtefactState, Excluded, ExclusionState, Note)
 """Kinds that are no sign of life."""
 
 
@@ -74,6 +76,7 @@ class RunWide:
     scheduler: list[tuple[int, str, int, SchedulerState]] = field(default_factory=list)
     gpus: list[tuple[int, int]] = field(default_factory=list)
     exclusions: Exclusions = field(default_factory=Exclusions)
+    artefacts: Artefacts = field(default_factory=Artefacts)
     blind: BlindPeriods = field(default_factory=BlindPeriods)
     hearings: dict[str, Hearing] = field(default_factory=dict)
     beats: dict[str, PhaseBeats] = field(default_factory=dict)
@@ -171,6 +174,8 @@ class Gathering:
                 self.run_wide.hearings[fact.emitter] = Hearing(at, at)
             else:
                 hearing.heard(at)
+        if isinstance(fact, Evidence):
+            self.run_wide.artefacts.count(fact)
         if isinstance(fact, ATTEMPT_FACTS):
             self._take_of_attempt(fact, at, stated_key(fact))
         else:
@@ -205,6 +210,8 @@ class Gathering:
         elif isinstance(fact, (Excluded, ExclusionState)):
             wide.exclusions.take(fact)
             wide.version += 1
+        elif isinstance(fact, ArtefactState):
+            wide.artefacts.take(fact)
         elif isinstance(fact, Blind):
             since, until = self._corrected(fact, fact.since), self._corrected(fact, fact.until)
             wide.blind.take(fact, at, since, until)

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rerail.server.core.facts import Phase, Scope
+from rerail.server.core.flight_recorder.findings import Analysis
 from rerail.server.core.goodput import Capacities, clipped
 from rerail.server.core.timeline import DOWN_PHASES
 from rerail.server.core.view import EvidenceLine, Incident, Part, RelaunchVerdict, Rollback, Span, Verdict
@@ -120,6 +121,7 @@ class IncidentFindings:
     lost_steps: int
     lost_ns: int
     relaunches: tuple[RelaunchVerdict, ...] = ()
+    flight_recorder: Analysis | None = None
 
 
 def incident(
@@ -173,6 +175,7 @@ def incident(
         exit_codes=findings.exit_codes,
         is_excluded=bounds.end is not None and is_excluded and not total,
         evidence=findings.evidence,
+        flight_recorder=findings.flight_recorder,
         rollback=findings.rollback,
         relaunches=findings.relaunches,
     )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rerail.server.core.facts import Initiator, Outcome, Pairs, Phase, Scope
+from rerail.server.core.flight_recorder.findings import Analysis
 
 
 class RunState(StrEnum):
@@ -291,6 +292,8 @@ class Incident:
     exit_codes: tuple[tuple[int, int], ...] = ()
     evidence: tuple[EvidenceLine, ...] = ()
     rollback: Rollback | None = None
+    flight_recorder: Analysis | None = None
+    """What the flight recorder dumps of its first attempt say together; None where there are none."""
     is_excluded: bool = False
     """All of it lies in windows out of account: it is shown, and no rate and no distribution counts it."""
     relaunches: tuple[RelaunchVerdict, ...] = ()
@@ -436,6 +439,22 @@ class Exclusion:
     """It counts again."""
     changes: tuple[ExclusionChange, ...] = ()
     """What became of it since, oldest first; the last one holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArtefactUse:
+    """What the facts say of a file that somebody gave."""
+
+    artefact: str
+    """Its SHA-256."""
+    pieces: int
+    """Pieces of evidence that were read from it."""
+    is_withdrawn: bool = False
+    """They do not count."""
+    changed_at: int | None = None
+    """When somebody withdrew or restored it last."""
+    reason: str | None = None
+    author: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -615,6 +634,8 @@ class RunView:
     """The part of it that steps with a write in flight took; None where there were none."""
     data_quality: DataQuality = DataQuality()
     exclusions: tuple[Exclusion, ...] = ()
+    artefacts: tuple[ArtefactUse, ...] = ()
+    """Files that evidence was read from, by their SHA-256."""
     """Windows that people declared out of account, withdrawn ones too, by their start."""
 
     @property

@@ -17,7 +17,7 @@ import zstandard
 
 from rerail.server.core.rollup import RollupBin
 from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
-from rerail.server.query_results import RunMarks, RunRow
+from rerail.server.query_results import ArtefactRow, RunMarks, RunRow
 
 BLOCK_LENGTH = 128
 """Spans, step points or checkpoints in one block: the last of them is written again at every step."""
@@ -27,7 +27,17 @@ Document = TypeVar("Document")
 _encoder = msgspec.json.Encoder()
 _decoders: dict[object, msgspec.json.Decoder] = {
     kind: msgspec.json.Decoder(kind)
-    for kind in (RunView, Incident, RunRow, RunMarks, list[Span], list[StepPoint], list[Checkpoint], list[RollupBin])
+    for kind in (
+        RunView,
+        Incident,
+        RunRow,
+        RunMarks,
+        ArtefactRow,
+        list[Span],
+        list[StepPoint],
+        list[Checkpoint],
+        list[RollupBin],
+    )
 }
 
 

@@ -11,6 +11,7 @@ Rules
 - Instants are BIGINT nanoseconds: the same on both databases, where `DateTime` is not.
 - Derived tables (`run_view`, `span_block`, `step_point_block`, `checkpoint_block`, `rollup_block`, `incident`) can be
   emptied at any time and made again, but for the rows of runs whose log was let go (`run.log_gone_before` is set).
+- `artefact` holds what people gave, whole; like the log it is never derived and never emptied.
 """
 
 from __future__ import annotations
@@ -212,6 +213,20 @@ rollup_block = Table(
     Column("bin_count", Integer, nullable=False),
     Column("bins", LargeBinary, nullable=False),
     Index(None, "resolution", "end_at"),
+)
+
+artefact = Table(
+    "artefact",
+    metadata,
+    _key("run_id"),
+    Column("sha256", Text, primary_key=True),
+    Column("incident_id", Text, nullable=False),
+    Column("received_at", BigInteger, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("document", LargeBinary, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+    Index(None, "sha256"),
+    Index(None, "incident_id"),
 )
 
 incident = Table(

@@ -38,6 +38,7 @@ from rerail.server.core.cause_rules import (
 )
 from rerail.server.core.facts import Evidence, Pairs
 from rerail.server.core.fault_trace import fault_trace
+from rerail.server.core.flight_recorder.summary import SOURCE
 from rerail.server.core.view import CausalRole, Domain, EvidenceLine, Verdict
 
 __all__ = ["UNKNOWN", "Case", "CauseRule", "Match", "judge", "judged_signs", "reading_of", "rules"]
@@ -94,6 +95,8 @@ def _known() -> dict[str, CauseRule]:
 
 def reading_of(evidence: Evidence) -> Reading:
     """What one piece of evidence says by itself: the class it tells of, and its causal role."""
+    if evidence.source == SOURCE:
+        return Reading("unknown", CausalRole.CONFIRMATION)
     if len(evidence.text) > LONGEST_READ:
         half = LONGEST_READ // 2
         evidence = replace(evidence, text=f"{evidence.text[:half]}\n{evidence.text[-half:]}")

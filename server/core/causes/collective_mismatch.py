@@ -1,6 +1,7 @@
 """Ranks called different collectives: another operation, size or type than their peers.
 
-Every rank that compares prints it, so the one that speaks is not the odd one: lines alone blame nobody.
+Flight recorder dumps name the odd ranks. Every rank that compares prints it, so the one that speaks is not the odd one:
+lines alone blame nobody.
 """
 
 from __future__ import annotations
@@ -8,11 +9,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rerail.server.core.cause_rules import Case, CauseRule, Match, from_lines, line
+from rerail.server.core.flight_recorder.verdict import MISMATCH, dump_verdict
 from rerail.server.core.view import Domain
 
 
 def match(case: Case) -> Match | None:
-    """The first line that tells of a mismatch."""
+    """What the dumps say, else the first line that tells of a mismatch."""
+    told = dump_verdict(case.evidence)
+    if told is not None and told.cause == MISMATCH:
+        return Match(
+            told.confidence, told.sentence, told.rank, told.node, told.at, told.initiating, told.missing_evidence,
+            traits=told.traits,
+        )  # fmt: skip
     found = from_lines(case, RULE)
     return None if found is None else replace(found, rank=None)
 

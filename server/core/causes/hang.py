@@ -1,5 +1,7 @@
 """A rank stopped making progress, and a time-out ended the attempt.
 
+Flight recorder dumps name the rank that did not come, or say that none is missing, and decide where they are there.
+
 The exit codes that follow (mostly −9, the monitor's own signal) are consequences. In a collective every rank waits, so
 the rank that a time-out names is a victim as often as it is the culprit: a rank is blamed only where somebody says that
 it did not arrive, or where every other rank is known to have waited.
@@ -8,13 +10,17 @@ it did not arrive, or where every other rank is known to have waited.
 from __future__ import annotations
 
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Sign, Weight, from_sign, line
+from rerail.server.core.flight_recorder.verdict import HANG, DumpVerdict, dump_verdict
 from rerail.server.core.view import CausalRole, Domain
 
 MISSING = "A flight recorder dump or per-rank step beginnings would name the rank that did not arrive."
 
 
 def match(case: Case) -> Match | None:
-    """A monitor's time-out, a collective's own, or somebody who says that it hung."""
+    """What the dumps say; else a monitor's time-out, a collective's own, or somebody who says that it hung."""
+    told_by_dumps = dump_verdict(case.evidence)
+    if told_by_dumps is not None and told_by_dumps.cause == HANG:
+        return _by_dumps(case, told_by_dumps)
     signs = case.accusing(RULE.name)
     named = [sign for sign in signs if sign.reading.rank is not None]
     lines = [sign for sign in signs if sign.reading.weight is Weight.LINE and sign.reading.rank is None]
@@ -34,6 +40,24 @@ def match(case: Case) -> Match | None:
     if told:
         return Match(0.7, f"Reported as a hang ({told}).", missing_evidence=MISSING)
     return None
+
+
+def _by_dumps(case: Case, told: DumpVerdict) -> Match:
+    """The dumps decide, unless something else is told of the culprit: then its absence is a consequence of that."""
+    waits = [sign for sign in case.signs if sign.accuses and sign.reading.cause in (RULE.name, "nccl_timeout")]
+    has_own_failure = any(
+        sign.accuses
+        and sign.reading.weight >= Weight.LINE
+        and sign.reading.cause != RULE.name
+        and (sign.rank is None or sign.rank == told.rank)
+        for sign in case.signs
+    )
+    return Match(
+        min(told.confidence, 0.6) if has_own_failure else told.confidence,
+        told.sentence, told.rank, told.node, min([told.at, *(sign.at for sign in waits[:1])]), told.initiating,
+        told.missing_evidence, Weight.WAIT if has_own_failure else Weight.LINE, told.traits,
+        confirming=tuple(sign.item for sign in waits[:20]),
+    )  # fmt: skip
 
 
 def _ranks(signs: list[Sign]) -> str:
