@@ -76,12 +76,14 @@ def outcomes() -> tuple[list[Outcome], list[str]]:
     found: list[Outcome] = []
     false_alarms = []
     for entry in json.loads((CORPUS / "verdicts.json").read_text()):
-        files = read_run_files([str(CORPUS / "verdicts" / entry["path"])])
+        beside = [str(path) for pattern in entry.get("with", ()) for path in sorted(CORPUS.glob(pattern))]
+        files = read_run_files([str(CORPUS / "verdicts" / entry["path"]), *beside])
         judged = interruptions(files)
         if not entry["faults"] and judged:
             false_alarms.append(f"{entry['path']}: {[each.verdict.cause for each in judged]}")
         for fault in entry["faults"]:
-            found.append(_outcome(entry["path"], fault, judged))
+            name = entry["path"] + (" with dumps" if beside else "")
+            found.append(_outcome(name, fault, judged))
     return found, false_alarms
 
 

@@ -23,7 +23,8 @@ LITERALS: tuple[bytes, ...] = (
     b"torchrun", b"ft_launcher", b"NestedRestarter", b"TORCHELASTIC_ENABLE", b"exit code",
     b"spike", b"SDC", b"Link is Down",
     b"unreachable", b"dumped", b"due to failure",
-    b"xiting program", b"ashes not", b"invalid pointer", b"GPU is lost", b"double free", b"in use", b"failure", b"Failure",
+    b"xiting program", b"ashes not", b"invalid pointer", b"GPU is lost",
+    b"double free", b"in use", b"failure", b"Failure",
 )  # fmt: skip
 """None of them holds a digit: lines are also compared without their digits."""
 
