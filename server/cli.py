@@ -76,9 +76,14 @@ def _parser() -> argparse.ArgumentParser:
 
     facts = _command(commands, "import", "the past into runs; again changes nothing", "importing:import_files")
     facts.add_argument(
-        "format", metavar="FORMAT", help="facts (JSON lines as docs/facts.md has them), google-goodput or aws-nvrx"
+        "format",
+        metavar="FORMAT",
+        help="facts (JSON lines as docs/facts.md has them), aws-nvrx, error-file, "
+        "flight-recorder, google-goodput, kernel or logs",
     )
-    facts.add_argument("paths", nargs="+", metavar="PATH", help="files, .gz too; - is standard input")
+    facts.add_argument(
+        "paths", nargs="+", metavar="PATH", help="files, .gz too; - is standard input; of dumps a folder"
+    )
     facts.add_argument("--run", dest="run_id", metavar="RUN", help="import into this run, whatever the lines say")
     facts.add_argument("--stdout", action="store_true", help="show the facts instead of keeping them")
     facts.add_argument("--url", help="send to this server instead of writing to the database")
@@ -117,6 +122,10 @@ def _parser() -> argparse.ArgumentParser:
     incident.add_argument("incident_id", metavar="ID")
 
     _add_problems(commands)
+    classify = _command(commands, "classify", "why runs stopped, from logs and dumps alone", "classifying:classify")
+    classify.add_argument("paths", nargs="+", metavar="PATH", help="files or folders, .gz too; all of them are one run")
+    classify.add_argument("--each", action="store_true", help="every path is a run of its own")
+    classify.add_argument("--json", action="store_true", help="as JSON, in the shape of docs/verdicts.md")
 
     exclude = _reading(
         commands,

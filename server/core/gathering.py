@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
+from rerail.server.core.artefacts import Artefacts
 from rerail.server.core.attempt_record import AttemptRecord, Load
 from rerail.server.core.attempts import ATTEMPT_FACTS, FOUNDING_FACTS, AttemptKey, StatedKey, stated_key
 from rerail.server.core.blindness import BlindPeriods
@@ -20,6 +21,7 @@ from rerail.server.core.checkpoints import CheckpointRecord
 from rerail.server.core.clocks import EmitterClock
 from rerail.server.core.exclusions import Exclusions
 from rerail.server.core.facts import (
+    ArtefactState,
     AttemptEnded,
     AttemptStarted,
     Blind,
@@ -53,7 +55,7 @@ from rerail.server.core.steps import StatedSteps, stated_ends
 QUEUED_STATES = frozenset({"queued", "pending", "backoff", "suspended", "requeued"})
 """Scheduler states in which the run waits."""
 
-PERSONS_SAY = (Excluded, ExclusionState, Note)
+PERSONS_SAY = (ArtefactState, Excluded, ExclusionState, Note)
 """Kinds that are no sign of life."""
 
 
@@ -75,6 +77,7 @@ class RunWide:
     scheduler: list[tuple[int, str, int, SchedulerState]] = field(default_factory=list)
     gpus: list[tuple[int, int]] = field(default_factory=list)
     exclusions: Exclusions = field(default_factory=Exclusions)
+    artefacts: Artefacts = field(default_factory=Artefacts)
     blind: BlindPeriods = field(default_factory=BlindPeriods)
     node_changes: list[tuple[str, NodeChange]] = field(default_factory=list)
     hearings: dict[str, Hearing] = field(default_factory=dict)
@@ -103,6 +106,8 @@ class Gathering:
         self._held: dict[str, set[int]] = {}
         """Both only where nobody else can recall what was told."""
         self.clocks: dict[str, EmitterClock] = {}
+        self.clock_errors = 0
+        """Goes up when a clock turns out to be less sure than was known."""
         self.late = 0
         self.gatherings = 0
         """How often everything was gathered anew: records of two gatherings have nothing in common."""
@@ -159,6 +164,8 @@ class Gathering:
         if isinstance(fact, Clock):
             if clock is None:
                 clock = self.clocks[fact.emitter] = EmitterClock()
+            if fact.error_us is not None:
+                self.clock_errors += clock.admit(abs(fact.error_us) * 1000)
             if clock.state(fact.at, fact.offset_us * 1000) is not None:
                 self._must_regather = True
                 return
@@ -169,6 +176,8 @@ class Gathering:
                 self.run_wide.hearings[fact.emitter] = Hearing(at, at)
             else:
                 hearing.heard(at)
+        if isinstance(fact, Evidence):
+            self.run_wide.artefacts.count(fact)
         if isinstance(fact, ATTEMPT_FACTS):
             self._take_of_attempt(fact, at, stated_key(fact))
         else:
@@ -203,6 +212,8 @@ class Gathering:
         elif isinstance(fact, (Excluded, ExclusionState)):
             wide.exclusions.take(fact)
             wide.version += 1
+        elif isinstance(fact, ArtefactState):
+            wide.artefacts.take(fact)
         elif isinstance(fact, Blind):
             since, until = self._corrected(fact, fact.since), self._corrected(fact, fact.until)
             wide.blind.take(fact, at, since, until)

@@ -17,9 +17,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rerail.server.core.facts import Pairs, Phase, Scope
+from rerail.server.core.flight_recorder.findings import Analysis
 from rerail.server.core.goodput import Capacities, clipped
 from rerail.server.core.timeline import DOWN_PHASES
-from rerail.server.core.view import EvidenceLine, Fingerprint, Incident, Part, Rollback, Span, Verdict
+from rerail.server.core.view import (
+    EvidenceLine,
+    Fingerprint,
+    Incident,
+    Part,
+    RelaunchVerdict,
+    Rollback,
+    Span,
+    Verdict,
+)
 
 CATCH_UP = "catch_up"
 
@@ -121,6 +131,8 @@ class IncidentFindings:
     lost_ns: int
     fingerprint: Fingerprint | None = None
     facets: Pairs = ()
+    relaunches: tuple[RelaunchVerdict, ...] = ()
+    flight_recorder: Analysis | None = None
 
 
 def incident(
@@ -174,7 +186,9 @@ def incident(
         exit_codes=findings.exit_codes,
         is_excluded=bounds.end is not None and is_excluded and not total,
         evidence=findings.evidence,
+        flight_recorder=findings.flight_recorder,
         rollback=findings.rollback,
         fingerprint=findings.fingerprint,
         facets=findings.facets,
+        relaunches=findings.relaunches,
     )

@@ -11,6 +11,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 from rerail.server.core.definitions import OURS, Definition, Measured
+from rerail.server.core.flight_recorder.figures import flight_recorder_figures
 from rerail.server.core.rates import DAY_NS
 from rerail.server.core.recovery import GROUPINGS
 from rerail.server.core.view import (
@@ -275,9 +276,11 @@ def incident_figures(incident: Incident) -> dict[str, object]:
                 "node": line.node,
                 "code": line.code,
                 "text": line.text,
+                "meaning": line.meaning,
             }
             for line in incident.evidence
         ],
+        "flight_recorder": flight_recorder_figures(incident.flight_recorder),
     }
 
 

@@ -27,6 +27,7 @@ from rerail.server.core.node_histories import NodeHistory
 from rerail.server.core.rollup import Resolution, RollupBin
 from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
 from rerail.server.query_results import (
+    ArtefactRow,
     EmitterRow,
     ExpiredLog,
     IncidentMark,
@@ -226,6 +227,15 @@ class Store(Protocol):
 
         Which numbers are held stays too: facts that are sent again are duplicates as before.
         """
+
+    def keep_artefact(self, row: ArtefactRow, content: bytes) -> bool:
+        """Keep a file that was given to an incident; False, and nothing changes, where its run has it already."""
+
+    def artefacts(self, run: str, incident_id: str | None = None) -> tuple[ArtefactRow, ...]:
+        """The files given to a run, or to one incident of it, oldest first; without their contents."""
+
+    def artefact_content(self, sha256: str) -> tuple[ArtefactRow, bytes] | None:
+        """A file by its SHA-256; None where nobody gave it."""
 
     def storage(self) -> StorageFigures:
         """What is kept, counted."""

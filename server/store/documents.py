@@ -18,7 +18,7 @@ import zstandard
 from rerail.server.core.node_histories import NodeHistory
 from rerail.server.core.rollup import RollupBin
 from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
-from rerail.server.query_results import RunMarks, RunRow
+from rerail.server.query_results import ArtefactRow, RunMarks, RunRow
 
 BLOCK_LENGTH = 128
 """Spans, step points or checkpoints in one block: the last of them is written again at every step."""
@@ -34,6 +34,7 @@ _decoders: dict[object, msgspec.json.Decoder] = {
         NodeHistory,
         RunRow,
         RunMarks,
+        ArtefactRow,
         list[Span],
         list[StepPoint],
         list[Checkpoint],

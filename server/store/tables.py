@@ -14,6 +14,7 @@ Rules
   log was let go (`run.log_gone_before` is set).
 - `problem_action` is what people said, append-only, and never derived. It and `fingerprint` are small and about no run
   in particular: where tables are distributed by `run_id`, these two are reference tables.
+- `artefact` holds what people gave, whole; like the log it is never derived and never emptied.
 """
 
 from __future__ import annotations
@@ -215,6 +216,20 @@ rollup_block = Table(
     Column("bin_count", Integer, nullable=False),
     Column("bins", LargeBinary, nullable=False),
     Index(None, "resolution", "end_at"),
+)
+
+artefact = Table(
+    "artefact",
+    metadata,
+    _key("run_id"),
+    Column("sha256", Text, primary_key=True),
+    Column("incident_id", Text, nullable=False),
+    Column("received_at", BigInteger, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("document", LargeBinary, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+    Index(None, "sha256"),
+    Index(None, "incident_id"),
 )
 
 incident = Table(
