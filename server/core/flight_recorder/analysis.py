@@ -39,6 +39,9 @@ from rerail.server.core.flight_recorder.summary import (
 LATE_NS = 5_000_000_000
 """Who joins so much later than the first held the others up; clocks of nodes differ by less."""
 
+APART_NS = 3_600_000_000_000
+"""Dumps whose last operations lie farther apart may be of different attempts."""
+
 MOST_ROWS = 200
 LONGEST_RANKS = 200
 MOST_PLACES = 16
@@ -145,7 +148,7 @@ class _Judgement:
             world_size=self._picture.world,
             not_seen=_ranks(self._not_seen),
             not_recorded=_ranks(self._not_recorded),
-            unknown=tuple(self._unknown()),
+            unknown=tuple(self._unknown(answer.finding)),
         )
 
     def _seen_words(self) -> str:
@@ -361,7 +364,9 @@ class _Judgement:
         text = f"{call.operation} #{call.sequence} of {group.description or group.name}{at}"
         return Place(rank, text, call.frame, call.created_at)
 
-    def _unknown(self) -> Iterable[str]:
+    def _unknown(self, finding: Finding) -> Iterable[str]:
+        if finding is Finding.LATE:
+            yield "Who came when is told by the clocks of the nodes; by how far those differ is not known here."
         if self._not_seen:
             yield (
                 f"{_upper(named(self._not_seen))} left no dump. That alone accuses nobody; a rank that cannot write "
@@ -381,6 +386,13 @@ class _Judgement:
             yield f"The ring of {named(wrapped)} had wrapped: what came before is not known."
         if any(told.left_out for told in self._picture.seen.values()):
             yield "Some dumps were too large to be kept whole: their oldest operations were left out."
+        moments = {rank: told.last_at for rank, told in self._picture.seen.items() if told.last_at is not None}
+        if moments and max(moments.values()) - min(moments.values()) > APART_NS:
+            early = [rank for rank, at in moments.items() if max(moments.values()) - at > APART_NS]
+            yield (
+                f"The last operation of {named(early)} is more than an hour older than that of others: are all dumps "
+                "of the same attempt?"
+            )
         framed = any(
             call.frame for told in self._picture.seen.values() for group in told.groups for call in group.calls
         )
