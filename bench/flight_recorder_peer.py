@@ -44,7 +44,7 @@ for path in Path(sys.argv[1]).iterdir():
     told.append(summary_of(summary_text(summary(read_dump(path.read_bytes()), rank_in(path.name)))))
 found = analysed(told)
 took = time.perf_counter() - began
-print(json.dumps({"says": f"{found.finding.value} {list(found.culprits) or ''}".strip(), "seconds": took,
+print(json.dumps({"says": f"{found.conclusion.value} {list(found.culprits) or ''}".strip(), "seconds": took,
                   "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 """
 
