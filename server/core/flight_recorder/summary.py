@@ -325,7 +325,7 @@ def _read_group(row: dict[str, object]) -> GroupSummary:
 
 
 def _read_call(row: list[object]) -> Call:
-    # Of ten thousand ranks these are a hundred thousand: checked by hand, since a call of a helper for each value adds up.
+    # Of ten thousand ranks these are a hundred thousand: checked in place, since helpers for each value add up.
     (sequence, operation, state, pending, p2p, sizes, inputs, outputs, types, frame, created_at, thread, record) = row
     if not (
         type(sequence) is int and type(record) is int and type(operation) is str and type(state) is str
