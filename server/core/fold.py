@@ -160,9 +160,10 @@ class RunFold:
         attempts = self._attempts(records, surroundings, life)
         self._endings = (attempts, surroundings)
         incidents = self._all_incidents(records, surroundings, attempts, life, capacities, rollbacks)
+        evidence = [self._evidence(record) for record in records]
         changes = self._gathering.run_wide.node_changes
-        gatherings = self._gathering.gatherings
-        self.node_histories = self._node_book.renew(attempts, records, changes, life.ended_at, gatherings)
+        version = (self._gathering.gatherings, self._gathering.run_wide.artefacts.withdrawn())
+        self.node_histories = self._node_book.renew(attempts, evidence, changes, life.ended_at, version)
         shelf = self._saves.shelf
         self.settled_checkpoints = shelf.settle()
         sealed = timeline.seal(records, surroundings, capacities)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rerail.server.core.attempt_record import AttemptRecord
+from rerail.server.core.attempt_record import TimedEvidence
 from rerail.server.core.facts import Scope
 from rerail.server.core.view import Attempt
 from rerail.server.core.xids import code_of, xids_in
@@ -84,18 +84,21 @@ class NodeBook:
     def __init__(self) -> None:
         self._signature: object = None
         self._histories: tuple[NodeHistory, ...] = ()
-        self._evidence: dict[int, tuple[tuple[int, int], list[tuple[str, NodeXid]]]] = {}
+        self._evidence: dict[int, tuple[tuple[object, int], list[tuple[str, NodeXid]]]] = {}
 
     def renew(
         self,
         attempts: Sequence[Attempt],
-        records: Sequence[AttemptRecord],
+        evidence: Sequence[Sequence[TimedEvidence]],
         changes: Sequence[tuple[str, NodeChange]],
         ended_at: int | None,
-        gatherings: int,
+        version: object,
     ) -> tuple[NodeHistory, ...]:
-        """All histories, by name; the same object while nothing changed. `ended_at` of the run: None while it is on."""
-        xids = [told for number, record in enumerate(records) for told in self._xids(number, record, gatherings)]
+        """All histories, by name; the same object while nothing changed. `ended_at` of the run: None while it is on.
+
+        `evidence` of each attempt only grows while `version` stays.
+        """
+        xids = [told for number, items in enumerate(evidence) for told in self._xids(number, items, version)]
         stays = [(each.started_at, each.nodes, each.scope in GIVES_BACK, _end(each)) for each in attempts]
         signature = (stays, xids, tuple(changes), ended_at)
         if self._signature != signature:
@@ -103,11 +106,11 @@ class NodeBook:
             self._histories = node_histories(attempts, xids, changes, ended_at)
         return self._histories
 
-    def _xids(self, number: int, record: AttemptRecord, gatherings: int) -> list[tuple[str, NodeXid]]:
-        version = (gatherings, len(record.evidence))
+    def _xids(self, number: int, items: Sequence[TimedEvidence], version: object) -> list[tuple[str, NodeXid]]:
+        here = (version, len(items))
         known = self._evidence.get(number)
-        if known is None or known[0] != version:
-            known = self._evidence[number] = (version, list(_xids_of(record)))
+        if known is None or known[0] != here:
+            known = self._evidence[number] = (here, list(_xids_of(items)))
         return known[1]
 
 
@@ -116,8 +119,8 @@ def _end(attempt: Attempt) -> int | None:
     return attempt.ended_at if attempt.is_interrupted else None
 
 
-def _xids_of(record: AttemptRecord) -> Iterable[tuple[str, NodeXid]]:
-    for item in record.evidence:
+def _xids_of(items: Iterable[TimedEvidence]) -> Iterable[tuple[str, NodeXid]]:
+    for item in items:
         fact = item.evidence
         if not fact.node:
             continue
