@@ -50,7 +50,7 @@ def plain(value: object, name: str = "") -> object:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple):
-        if name in _MAPPINGS:
+        if name in _MAPPINGS and all(isinstance(entry, tuple) for entry in value):
             return {str(plain(key)): plain(entry) for key, entry in value}
         return [plain(entry) for entry in value]
     if isinstance(value, int) and not isinstance(value, bool) and (name in _INSTANTS or name.endswith("_at")):
