@@ -29,11 +29,15 @@ class OldFile:
     run: str | None
     """The run to import into; None where the file or its name says it."""
     lines: Iterable[tuple[int, bytes]]
-    """Its lines, counted from 1; read once."""
+    """Its lines, counted from 1; read once, and not together with `content`."""
+    content: Callable[[], bytes]
+    """All of it, for a format that is not made of lines. Raises OSError where it is larger than any such file."""
     refuse: Callable[[int, FactError], None]
     """Tell of a line that cannot be taken."""
     remark: Callable[[str], None]
     """Tell the person something about the file, in a sentence."""
+    at: int | None = None
+    """When it was written last, in ns; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class ImportFormat:
     name: str
     summary: str
     read: Callable[[OldFile], Iterator[Fact]]
+    in_folder: Callable[[str], bool] | None = None
+    """Whether a file of that name in a folder is one of them; None: folders are not taken."""
 
 
 def formats() -> dict[str, ImportFormat]:

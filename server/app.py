@@ -12,14 +12,18 @@ from starlette.concurrency import run_in_threadpool
 
 import rerail
 from rerail.server.api.answers import add_error_answers, refusal, respond
+from rerail.server.api.artefacts import MEGABYTE, artefacts_router
 from rerail.server.api.documentation import documentation_router
 from rerail.server.api.events import events_router
 from rerail.server.api.exclusions import exclusions_router
 from rerail.server.api.intake import intake_router
+from rerail.server.api.problems import problems_router
 from rerail.server.api.reads import EncodedRunIds, reads_router
+from rerail.server.artefacts import ArtefactDesk
 from rerail.server.errors import StoreAwayError
 from rerail.server.exclusions import ExclusionDesk
 from rerail.server.ingest import Ingest
+from rerail.server.problems import ProblemDesk
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
 from rerail.server.settings import Role, Settings
@@ -91,6 +95,11 @@ def create_api(settings: Settings) -> FastAPI:
         api.include_router(events_router(queries, closing))
         desk = ExclusionDesk(store, lambda batch: ingest.submit(batch).result())
         api.include_router(exclusions_router(queries, desk, settings.token))
+        api.include_router(problems_router(queries, ProblemDesk(store), settings.token))
+        queries.largest_artefact_bytes = settings.largest_artefact_mb * MEGABYTE
+        artefacts = ArtefactDesk(store, lambda batch: ingest.submit(batch).result())
+        largest = queries.largest_artefact_bytes
+        api.include_router(artefacts_router(queries, artefacts, settings.token, largest))
         api.include_router(reads_router(queries))
         api.include_router(documentation_router())
         _add_unknown_paths(api)

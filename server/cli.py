@@ -76,9 +76,14 @@ def _parser() -> argparse.ArgumentParser:
 
     facts = _command(commands, "import", "the past into runs; again changes nothing", "importing:import_files")
     facts.add_argument(
-        "format", metavar="FORMAT", help="facts (JSON lines as docs/facts.md has them), google-goodput or aws-nvrx"
+        "format",
+        metavar="FORMAT",
+        help="facts (JSON lines as docs/facts.md has them), aws-nvrx, error-file, "
+        "flight-recorder, google-goodput, kernel or logs",
     )
-    facts.add_argument("paths", nargs="+", metavar="PATH", help="files, .gz too; - is standard input")
+    facts.add_argument(
+        "paths", nargs="+", metavar="PATH", help="files, .gz too; - is standard input; of dumps a folder"
+    )
     facts.add_argument("--run", dest="run_id", metavar="RUN", help="import into this run, whatever the lines say")
     facts.add_argument("--stdout", action="store_true", help="show the facts instead of keeping them")
     facts.add_argument("--url", help="send to this server instead of writing to the database")
@@ -115,6 +120,12 @@ def _parser() -> argparse.ArgumentParser:
 
     incident = _reading(commands, "incident", "one incident and why it happened", "showing:show_incident")
     incident.add_argument("incident_id", metavar="ID")
+
+    _add_problems(commands)
+    classify = _command(commands, "classify", "why runs stopped, from logs and dumps alone", "classifying:classify")
+    classify.add_argument("paths", nargs="+", metavar="PATH", help="files or folders, .gz too; all of them are one run")
+    classify.add_argument("--each", action="store_true", help="every path is a run of its own")
+    classify.add_argument("--json", action="store_true", help="as JSON, in the shape of docs/verdicts.md")
 
     exclude = _reading(
         commands,
@@ -153,6 +164,42 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_collectors(commands)
     return parser
+
+
+def _add_problems(commands: argparse._SubParsersAction) -> None:
+    problems = _reading(commands, "problems", "what keeps coming back, over all runs", "problems:show_problems")
+    problems.add_argument("search", nargs="*", help="words of a problem's title, cause, id or resolution")
+    problems.add_argument("--status", choices=("new", "known", "regressed", "resolved", "ignored"))
+    problems.add_argument("--cause", help="a cause class")
+    problems.add_argument("--node", help="with an incident that this node is blamed for")
+    problems.add_argument(
+        "--sort", default="last_at", help="last_at, first_at, incidents, runs, recover_ns, lost_gpu_ns …"
+    )
+    problems.add_argument("--limit", type=int, default=50)
+
+    problem = _reading(commands, "problem", "one problem; with a flag, what you did about it", "problems:problem")
+    problem.add_argument("problem_id", metavar="ID")
+    does = problem.add_mutually_exclusive_group()
+    does.add_argument("--resolve", metavar="TEXT", help="resolved: what was done about it")
+    does.add_argument("--reopen", action="store_true", help="not resolved after all, or not to be ignored")
+    does.add_argument("--known", action="store_true", help="somebody knows of it")
+    does.add_argument("--ignore", action="store_true", help="not worth anybody's time")
+    does.add_argument("--rename", metavar="TITLE", help="call it this")
+    does.add_argument("--merge-into", metavar="ID", help="the same as another problem, from now on")
+    does.add_argument("--split", metavar="FACET=VALUE", help="incidents with this facet are another problem")
+    does.add_argument("--move", nargs=2, metavar=("INCIDENT", "ID"), help="this incident belongs to another problem")
+    does.add_argument("--undo", metavar="ACTION", type=int, help="the action of this number never was")
+    problem.add_argument("--fixed-by", metavar="WHAT", help="with --resolve: the commit or config change")
+    problem.add_argument("--reason", help="why")
+    problem.add_argument("--author", help="who says so")
+    problem.add_argument("--url", help="ask this server instead of writing to the database")
+    problem.add_argument("--token", help="token of that server")
+
+    nodes = _reading(commands, "nodes", "nodes over all runs, those that look worst first", "problems:show_nodes")
+    nodes.add_argument("node", nargs="?", metavar="NODE", help="everything about this one")
+    nodes.add_argument("--level", choices=("lemon", "suspect", "unremarkable", "unknown"))
+    nodes.add_argument("--sort", default="score", help="score, node, blamed, runs, node_days or xids")
+    nodes.add_argument("--limit", type=int, default=50)
 
 
 def _command(commands: argparse._SubParsersAction, name: str, summary: str, target: str) -> argparse.ArgumentParser:

@@ -17,15 +17,12 @@ from rerail.server.core.exclusions import Exclusions
 from rerail.server.core.facts import Excluded, ExclusionState, Fact, WindowState
 from rerail.server.core.view import Exclusion, ExclusionChange
 from rerail.server.errors import RefusedRequestError
+from rerail.server.people import Append, say, unfit
 from rerail.server.queries import Queries
-from rerail.server.store import Batch, LoggedFact, Receipt, Stated, Store
+from rerail.server.store import Store
 from rerail.server.store.log_slices import logged_facts
 
-PEOPLE = "people"
-"""The emitter that people speak through."""
-
-Append = Callable[[Batch], Receipt]
-"""Puts a batch into the log and returns when it is durable."""
+HINT = "start and end as ISO 8601, or seconds or nanoseconds since 1970; docs/facts.md"
 
 
 class ExclusionDesk:
@@ -44,9 +41,8 @@ class ExclusionDesk:
         """
         self._queries.emitters(run_id)
         if start >= end:
-            raise _unfit(
-                codec.FactError("end", end, f"not after start ({start}): a window out of account has a length")
-            )
+            error = codec.FactError("end", end, f"not after start ({start}): a window out of account has a length")
+            raise unfit(error, HINT)
         said = {"kind": Excluded.kind, "start": start, "end": end, "reason": reason, "author": author}
         return Exclusions([self._say(run_id, said)]).windows()[0]
 
@@ -83,29 +79,8 @@ class ExclusionDesk:
         return Exclusions(logged_facts(self._store, run_id))
 
     def _say(self, run_id: str, said: dict[str, object]) -> Fact:
-        """State one fact of the run, under the next free number of `people`."""
-        seq = next((row.accepted for row in self._queries.emitters(run_id) if row.emitter == PEOPLE), 0)
-        while True:
-            at = self._clock()
-            try:
-                fact = codec.decode({**said, "run": run_id, "emitter": PEOPLE, "seq": seq, "at": at})
-            except codec.FactError as error:
-                raise _unfit(error) from None
-            assert isinstance(fact, Fact)
-            line = LoggedFact(seq, at, codec.encode_line(fact).rstrip())
-            if self._append(Batch(at, (Stated(run_id, PEOPLE, [line]),))).accepted:
-                return fact
-            seq += 1  # Somebody spoke at the same time.
+        return say(self._queries, self._append, self._clock, run_id, said, HINT)
 
 
 def _named(windows: tuple[Exclusion, ...], name: str) -> Exclusion | None:
     return next((window for window in windows if window.window == name), None)
-
-
-def _unfit(error: codec.FactError) -> RefusedRequestError:
-    return RefusedRequestError(
-        422,
-        "invalid_field",
-        str(error),
-        "start and end as ISO 8601, or seconds or nanoseconds since 1970; docs/facts.md",
-    )

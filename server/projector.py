@@ -135,6 +135,7 @@ class Projector:
             minutes=minutes.bins,
             hours=hours.bins,
             days=days.bins,
+            nodes=held.fold.node_histories,
             settled_minutes=minutes.settled,
             settled_hours=hours.settled,
             settled_days=days.settled,

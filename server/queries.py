@@ -23,11 +23,15 @@ from rerail.server.core.rollup import Resolution
 from rerail.server.core.view import Account, Checkpoint, RunView, SlidingPoint, Span
 from rerail.server.errors import LogGoneError, NotFoundError, UnknownDefinitionError
 from rerail.server.query_histories import Histories, history_of
+from rerail.server.query_nodes import NodeQueries
+from rerail.server.query_problems import ProblemQueries
 from rerail.server.query_results import (
+    ArtefactRow,
     AttemptMark,
     Changes,
     EmitterRow,
     FleetSums,
+    GivenArtefact,
     IncidentMark,
     IncidentPage,
     IncidentView,
@@ -67,6 +71,10 @@ class Queries:
         self._store = store
         self._clock = clock
         self._histories = Histories(store)
+        self.problems = ProblemQueries(store)
+        """What keeps coming back: see `query_problems.py`."""
+        self.nodes = NodeQueries(store)
+        """On which machine: see `query_nodes.py`."""
 
     # --- runs -------------------------------------------------------------------------------------------------------
 
@@ -314,6 +322,38 @@ class Queries:
             config=next((entry.config for entry in around if entry.number in interrupted), None),
             config_after=next((entry.config for entry in around if entry.number == last + 1), None),
         )
+
+    largest_artefact_bytes = 64 * 1024 * 1024
+    """Of one file that may be given to an incident; the server sets it by its settings."""
+
+    def artefacts(self, incident_id: str) -> tuple[GivenArtefact, ...]:
+        """The files given to an incident, oldest first, and whether each counts."""
+        incident = self._store.incident(incident_id)
+        if incident is None:
+            raise NotFoundError("incident", incident_id)
+        rows = self._store.artefacts(incident.run_id, incident_id)
+        uses = {use.artefact: use for use in self.run(incident.run_id).artefacts} if rows else {}
+        given = []
+        for row in rows:
+            use = uses.get(row.sha256)
+            given.append(
+                GivenArtefact(
+                    row=row,
+                    is_withdrawn=use is not None and use.is_withdrawn,
+                    is_heard=row.pieces == 0 or (use is not None and use.pieces >= row.pieces),
+                    changed_at=None if use is None else use.changed_at,
+                    changed_by=None if use is None else use.author,
+                    reason=None if use is None else use.reason,
+                )
+            )
+        return tuple(given)
+
+    def artefact(self, sha256: str) -> tuple[ArtefactRow, bytes]:
+        """A file as it was given."""
+        found = self._store.artefact_content(sha256)
+        if found is None:
+            raise NotFoundError("artefact", sha256[:80])
+        return found
 
     def incidents(self, run_id: str | None = None, offset: int = 0, limit: int = 100) -> IncidentPage:
         """Incidents of one run, or of all; newest first."""

@@ -196,6 +196,41 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
+class ArtefactRow:
+    """A file that somebody gave to an incident, and what was understood of it."""
+
+    sha256: str
+    run_id: str
+    incident_id: str
+    name: str
+    kind: str
+    """`flight_recorder`, `process_groups`, `error_file`, `kernel_log`, `log` or `unknown`."""
+    size: int
+    """Bytes as it was given."""
+    received_at: int
+    author: str | None = None
+    pieces: int = 0
+    """Pieces of evidence read from it."""
+    refused: tuple[str, ...] = ()
+    """What could not be taken and why."""
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GivenArtefact:
+    """A file, and whether what was read from it counts."""
+
+    row: ArtefactRow
+    is_withdrawn: bool
+    is_heard: bool
+    """The view has heard of all its evidence."""
+    changed_at: int | None = None
+    """When somebody withdrew or restored it last."""
+    changed_by: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class IncidentView:
     """One incident with what stands around it."""
 

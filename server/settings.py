@@ -15,6 +15,7 @@ Rules
 | port | RERAIL_PORT | 8050 |
 | role | RERAIL_ROLE | all |
 | keep_log_days | RERAIL_KEEP_LOG_DAYS | none: the log of every run is kept for ever |
+| largest_artefact_mb | RERAIL_LARGEST_ARTEFACT_MB | 64 |
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class Settings:
     role: Role = Role.ALL
     keep_log_days: int | None = None
     """How long the log of a run is kept after its end; None for ever. `rerail retain` is what lets it go."""
+    largest_artefact_mb: int = 64
+    """Of one file that somebody gives to an incident."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Where each value came from: `flag`, `RERAIL_…`, the path of a file, or `default`."""
 
@@ -80,6 +83,8 @@ class Settings:
             values["role"] = _role(values["role"], sources["role"])
         if "keep_log_days" in values:
             values["keep_log_days"] = _days(values["keep_log_days"], sources["keep_log_days"])
+        if "largest_artefact_mb" in values:
+            values["largest_artefact_mb"] = _megabytes(values["largest_artefact_mb"], sources["largest_artefact_mb"])
         return cls(**values, sources=sources)  # type: ignore[arg-type]
 
 
@@ -135,6 +140,16 @@ def _days(value: object, source: str) -> int:
     if not 1 <= days <= 36_500:
         raise SettingsError(f"keep_log_days {value!r} ({source}) is not a number of days from 1 to 36500")
     return days
+
+
+def _megabytes(value: object, source: str) -> int:
+    try:
+        size = int(str(value))
+    except ValueError:
+        size = 0
+    if not 1 <= size <= 512:
+        raise SettingsError(f"largest_artefact_mb {value!r} ({source}) is not a number of megabytes from 1 to 512")
+    return size
 
 
 def _role(value: object, source: str) -> Role:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rerail.server.core.facts import (
     STATED_PHASES,
+    ArtefactState,
     AttemptEnded,
     AttemptStarted,
     Blind,
@@ -144,7 +145,15 @@ KINDS: dict[type[Fact], Callable[[st.DrawFn], dict[str, object]]] = {
         "by": draw(_optional(st.sampled_from(["hang", "exception"]))),
     },
     Exit: lambda draw: {"exit_code": draw(st.sampled_from([0, 1, -9])), "oom_killed": draw(_optional(st.booleans()))},
-    Evidence: lambda draw: {"source": "stderr", "text": draw(st.sampled_from(["CUDA out of memory", "hello"]))},
+    Evidence: lambda draw: {
+        "source": "stderr",
+        "text": draw(st.sampled_from(["CUDA out of memory", "hello"])),
+        "artefact": draw(st.sampled_from([None, "file0", "file1"])),
+    },
+    ArtefactState: lambda draw: {
+        "artefact": draw(st.sampled_from(["file0", "file1"])),
+        "state": draw(st.sampled_from(WindowState)),
+    },
     NodeState: lambda draw: {"node": "n0", "state": draw(st.sampled_from(NodeCondition))},
     Capacity: lambda draw: {"gpus": draw(st.sampled_from([0, 4, 8, 512]))},
     SchedulerState: lambda draw: {"state": draw(st.sampled_from(["queued", "running", "backoff", "preempted", "odd"]))},

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 from rerail.collectors.formats import formats
+from rerail.server import query_problem_results
 from rerail.server.core.causes import rules
 from rerail.server.core.codec import common_fields, wire_fields
 from rerail.server.core.definitions import Measured, definitions
 from rerail.server.core.facts import FACT_TYPES, Phase
+from rerail.server.core.problems import ActionKind
 from rerail.server.core.report import definition_figures, figures
+from rerail.server.query_nodes import SORTS as NODE_SORTS
+from rerail.server.query_problems import SORTS as PROBLEM_SORTS
 from tests.story import Story
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -64,3 +69,15 @@ def test_no_document_points_to_a_file_that_is_not_there():
         for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} points to {target}"
+
+
+def test_the_page_on_reading_names_every_field_of_problems_and_nodes_and_every_action():
+    text = (DOCS / "reading.md").read_text()
+    named = set(re.findall(r"\w+", text))
+    results = [each for each in vars(query_problem_results).values() if is_dataclass(each)]
+    for result in results:
+        for entry in fields(result):
+            shown = re.sub(r"_ns$", "_seconds", re.sub(r"_gpu_ns$", "_gpu_hours", entry.name))
+            assert shown in named, f"{result.__name__}.{entry.name}"
+    assert [kind.value for kind in ActionKind if f"`{kind.value}`" not in text] == []
+    assert [name for name in (*PROBLEM_SORTS, *NODE_SORTS) if f"`{name}`" not in text] == []

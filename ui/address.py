@@ -12,6 +12,8 @@ from urllib.parse import quote, unquote
 
 RUNS = "/runs"
 DATA = "/data"
+PROBLEMS = "/problems"
+NODES = "/nodes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,7 @@ class Address:
     """A page and the one thing it is about."""
 
     page: str
-    """`runs`, `run`, `incident`, `data` or `unknown`."""
+    """`runs`, `run`, `incident`, `problems`, `problem`, `nodes`, `node`, `data` or `unknown`."""
     name: str = ""
 
 
@@ -33,6 +35,21 @@ def incident_path(incident_id: str) -> str:
     return f"/incidents/{quote(incident_id, safe='')}"
 
 
+def problem_path(problem_id: str, anchor: str = "") -> str:
+    """Where a problem is shown."""
+    return f"{PROBLEMS}/{quote(problem_id, safe=':')}" + (f"#{anchor}" if anchor else "")
+
+
+def problems_of_node_path(node: str) -> str:
+    """The problems with an incident that a node is blamed for."""
+    return f"{PROBLEMS}?node={quote(node, safe='')}"
+
+
+def node_path(node: str) -> str:
+    """Where a node is shown."""
+    return f"{NODES}/{quote(node, safe='')}"
+
+
 def parse(path: str) -> Address:
     """What the (still escaped) path of the browser's address asks for."""
     parts = [part for part in path.split("/") if part]
@@ -44,4 +61,8 @@ def parse(path: str) -> Address:
         return Address("run", unquote(parts[1]))
     if len(parts) == 2 and parts[0] == "incidents":
         return Address("incident", unquote(parts[1]))
+    if parts in (["problems"], ["nodes"]):
+        return Address(parts[0])
+    if len(parts) == 2 and parts[0] in ("problems", "nodes"):
+        return Address(parts[0].removesuffix("s"), unquote(parts[1]))
     return Address("unknown", path)

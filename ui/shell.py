@@ -36,13 +36,21 @@ INDEX = """<!DOCTYPE html>
 </body>
 </html>"""
 
-NAVIGATION = (("Runs", address.RUNS), ("Data", address.DATA))
+NAVIGATION = (
+    ("Runs", address.RUNS),
+    ("Problems", address.PROBLEMS),
+    ("Nodes", address.NODES),
+    ("Data", address.DATA),
+)
 
 KEYS = (
-    ("/", "search runs"),
+    ("/", "search the list, or runs"),
     ("g r", "go to runs"),
+    ("g p", "go to problems"),
+    ("g n", "go to nodes"),
     ("g d", "go to data"),
     ("[ ]", "previous, next incident"),
+    ("j k", "next, previous row of a list of problems or nodes"),
     ("← →", "move through time, with the timeline in focus"),
     ("+ −", "zoom in, out"),
     ("0", "the whole run"),

@@ -123,6 +123,7 @@ ROLES = {
     CausalRole.CASCADE: "cascade",
     CausalRole.TEARDOWN: "teardown",
     CausalRole.CONFIRMATION: "confirmation",
+    CausalRole.INFORMATIONAL: "for information",
     CausalRole.UNKNOWN: "unknown role",
 }
 

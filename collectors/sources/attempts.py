@@ -13,6 +13,7 @@ Rules
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 
@@ -35,8 +36,12 @@ from rerail.server.core.facts import (
 
 FACTS_PER_BYTE = 16
 MOST_UNREADABLE = 20
-MOST_EVIDENCE = 200
+MOST_EVIDENCE = 400
 """Pieces of evidence of one attempt; a launcher that repeats itself must not fill a database."""
+MOST_OF_A_KIND = 24
+"""Of lines that differ by numbers alone: a storm must not drown what was said after it."""
+_NUMBER = re.compile(r"\d{1,30}")
+_ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,12})")
 
 
 @dataclass(slots=True)
@@ -64,6 +69,10 @@ class AttemptState:
     past_processes: list[str] = field(default_factory=list)
     held: list[dict[str, object]] = field(default_factory=list)
     evidence_count: int = 0
+    kinds: dict[str, int] = field(default_factory=dict)
+    """Shape of a line without its numbers → how often it was told in this attempt."""
+    least_enqueued: int | None = None
+    """The lowest collective that a rank of this attempt had issued, as its watchdog told."""
     unreadable_count: int = 0
     """Lines of this log that are no text."""
     unreadable_told: int = 0
@@ -161,6 +170,7 @@ class Attempts:
             state.past_processes = (state.past_processes + list(state.exits))[-1000:]
             state.attempt = attempt
             state.told, state.exits, state.evidence_count = [], {}, 0
+            state.kinds, state.least_enqueued = {}, None
             state.iterations, state.last_iteration = {}, 0
         state.is_started = True
         state.is_over = False
@@ -234,24 +244,42 @@ class Attempts:
 
     def evidence(
         self, at: int | None, source: str, text: str, *, rank: int | None = None, local_rank: int | None = None,
-        code: str | None = None, iteration: int | None = None, **attributes: str,
+        code: str | None = None, iteration: int | None = None, node: str | None = None, **attributes: str,
     ) -> None:  # fmt: skip
         """A piece of evidence; without a stamp it waits for the next."""
         state = self.state
-        state.evidence_count += 1
-        if state.evidence_count > MOST_EVIDENCE:
+        if not self._has_room(f"{source} {code} {text}"):
             return
         if rank is None and local_rank is not None:
             rank = self.rank_of(local_rank)
         kept: dict[str, object] = {
             "seq": self._next(), "source": source, "text": masked(text) or "?",
-            "rank": rank, "local_rank": local_rank, "code": code, "iteration": iteration,
+            "rank": rank, "local_rank": local_rank, "code": code, "iteration": iteration, "node": node,
             "attributes": {name: value for name, value in attributes.items() if value},
         }  # fmt: skip
         if at is None:
             state.held.append(kept)
         else:
             self.facts.append(Evidence(**self._place(at, kept), **self._evidence_of(kept)))  # type: ignore[arg-type]
+
+    def _has_room(self, text: str) -> bool:
+        """Whether one more piece is kept: not of a kind that was told often, unless it says who is behind."""
+        state = self.state
+        told = _ENQUEUED.search(text)
+        if told is not None and (state.least_enqueued is None or int(told[1]) < state.least_enqueued):
+            state.least_enqueued = int(told[1])
+            is_behind = state.evidence_count > 0
+        else:
+            is_behind = False
+        kind = _NUMBER.sub("#", text[:400])[:160]
+        if len(state.kinds) < 5000:
+            state.kinds[kind] = count = state.kinds.get(kind, 0) + 1
+        else:
+            count = state.kinds.get(kind, MOST_OF_A_KIND + 1)
+        if state.evidence_count >= MOST_EVIDENCE or (count > MOST_OF_A_KIND and not is_behind):
+            return False
+        state.evidence_count += 1
+        return True
 
     def in_process(
         self, at: int, rank: int, kind: str, said: str, initiator: Initiator, has_restart_line: bool
@@ -329,7 +357,7 @@ class Attempts:
 
     def _place(self, at: int, kept: Mapping[str, object]) -> dict[str, object]:
         place = {**self._common(at), "seq": kept["seq"]}
-        for name in ("rank", "local_rank", "iteration"):
+        for name in ("rank", "local_rank", "iteration", "node"):
             if kept.get(name) is not None:
                 place[name] = kept[name]
         return place

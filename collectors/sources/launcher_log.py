@@ -15,6 +15,7 @@ from rerail.collectors.sources import nvrx_lines as nvrx
 from rerail.collectors.sources import torchrun_lines as torchrun
 from rerail.collectors.sources.attempts import Attempts
 from rerail.collectors.sources.log_lines import Line, LocalClock, read_line, universal_instant, why_broken
+from rerail.collectors.sources.telling import is_telling
 from rerail.collectors.sources.tracebacks import Tracebacks
 from rerail.server.core.facts import Initiator, MarkStage, Outcome
 
@@ -32,6 +33,7 @@ BLOCK_NAMES = frozenset(
     {"max_restarts", "monitor_interval", "restart_policy", "min_nodes", "max_nodes", "nproc_per_node", "rdzv_backend"}
 )
 A_SECOND = 1_000_000_000
+SERIOUS = frozenset({"ERROR", "CRITICAL", "FATAL", "WARNING"})
 
 
 class LauncherLog:
@@ -53,7 +55,7 @@ class LauncherLog:
         line = read_line(raw, self.clock)
         if line.speaker == "cpp":
             self._cpp(line)
-        elif line.at is None or nvrx.IN_PROCESS.match(line.text):
+        elif line.at is None or line.speaker == "logger" or nvrx.IN_PROCESS.match(line.text):
             self._plain(line)
 
     def take(self, raw: bytes, offset: int) -> None:
@@ -81,9 +83,14 @@ class LauncherLog:
             self.attempts.heard(line.at)
             if line.speaker == "cpp":
                 self._cpp(line)
+            elif line.speaker == "logger":
+                self._plain(line)
             else:
                 self._learn(line)
                 self._stamped(line, line.at)
+        elif line.speaker == "torchrun" and self.attempts.state.last_at is not None:
+            self._learn(line)
+            self._stamped(line, self.attempts.state.last_at)
         else:
             self._plain(line)
 
@@ -163,7 +170,7 @@ class LauncherLog:
         attempts, text = self.attempts, line.text
         for match in nvrx.RANK_FAILURE.finditer(text):
             attempts.exit(at, int(match["local"]), int(match["code"]), int(match["pid"]), int(match["rank"]))
-        if nvrx.TELLING.search(text):
+        if nvrx.TELLING.search(text) or (line.level in SERIOUS and is_telling(text)):
             source = "torchrun" if line.speaker == "torchrun" else "nvrx"
             attempts.evidence(at, source, text, rank=line.rank, local_rank=line.local_rank)
         if nvrx.AGENT_OK in text:
@@ -206,7 +213,7 @@ class LauncherLog:
         self.attempts.in_process(at, int(match["rank"]), match["kind"], said, initiator, has_restart_line)
 
     def _cpp(self, line: Line) -> None:
-        if line.level in ("ERROR", "FATAL") or torchrun.TELLING.search(line.text):
+        if line.level in ("ERROR", "FATAL") or is_telling(line.text):
             self.attempts.evidence(
                 line.at, "stderr", f"{line.file}: {line.text}"[:4000], rank=line.rank, local_rank=line.local_rank
             )
@@ -225,17 +232,25 @@ class LauncherLog:
             self.tracebacks.take(line.stream, line.text)
             self.block = "table"
         elif ended := self.tracebacks.take(line.stream, line.text):
-            last, frame = ended
-            if not torchrun.NOT_TELLING.search(last):
+            if not torchrun.NOT_TELLING.search(ended.last):
                 prefix = f"{line.stream[line.stream.index('[rank') :]}: " if "[rank" in line.stream else ""
                 attempts.evidence(
-                    None, "stderr", prefix + last, rank=line.rank, local_rank=line.local_rank,
-                    code=last.partition(":")[0].rpartition(".")[2][:200], frame=frame,
+                    None, "stderr", prefix + ended.last, rank=line.rank, local_rank=line.local_rank,
+                    code=ended.last.partition(":")[0].rpartition(".")[2][:200], frame=ended.frame,
+                    own_frame=ended.own_frame, through=ended.through,
                 )  # fmt: skip
         elif self.tracebacks.inside(line.stream):
             return
-        elif torchrun.TELLING.search(line.text) and not torchrun.NOT_TELLING.search(line.text):
-            attempts.evidence(None, "stderr", line.text[:4000], rank=line.rank, local_rank=line.local_rank)
+        elif is_telling(line.text):
+            attempts.evidence(
+                line.at,
+                line.source,
+                line.text[:4000],
+                rank=line.rank,
+                local_rank=line.local_rank,
+                code=line.code,
+                node=line.node if line.source == "kernel" else None,
+            )
 
     # --- settings --------------------------------------------------------------------------------------------------
 

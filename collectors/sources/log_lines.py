@@ -11,6 +11,8 @@ Prefixes that are known, outermost first:
     E1129 12:00:00.000000 123 torch/…/api.py:1002] …                                   torchelastic
     [rank1]:[E1129 12:00:00.000000000 ProcessGroupNCCL.cpp:1] …                        torch, C++
     [rank1]: …                                                                         torch, a traceback
+    2026-11-29T12:00:00Z … · [2026-11-29 12:00:00] … · [Rank 1] 2026-11-29 12:00:00,000 - …      any other logger
+    [12345.678] NVRM: … · Nov 29 12:00:00 node kernel: … · [Sun Nov 29 12:00:00 2026] …         a kernel log
 
 Rules
 - Stamps are local time without a zone, and torchelastic's have no year. `LocalClock` fills both in: the zone is that
@@ -53,7 +55,36 @@ _CPP = re.compile(
     r"^(?:\[rank(?P<rank>\d+)\]:)?\[(?P<level>[EWIF])(?P<date>\d{3,4}) (?P<clock>\d\d:\d\d:\d\d\.\d{6})\d* "
     r"(?P<file>[\w.]+):\d+\] (?P<text>.*)$"
 )
+_CPP_UNDATED = re.compile(
+    r"^(?:\[rank(?P<rank>\d+)\]:)?\[(?P<level>[EWIF]) (?P<file>[\w.]{1,80}):\d{1,7}\] (?P<text>.*)$"
+)
+_ELASTIC_UNDATED = re.compile(
+    r"^(?P<level>ERROR|WARNING|INFO|CRITICAL):(?P<file>torch\.distributed[\w.]{0,120}):(?P<text>.*)$"
+)
 _RANK = re.compile(r"^\[rank(?P<rank>\d+)\]: ?(?P<text>.*)$")
+_LOGGER = re.compile(
+    r"^(?:\[[Rr]ank[ =:]?(?P<rank>\d{1,7})\] )?(?:(?P<before>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)[ :]{1,3})?"
+    r"\[?(?P<day>\d{4}-\d\d-\d\d)[ T](?P<clock>\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?P<zone>Z|[+-]\d\d:?\d\d)?\]?"
+    r"(?P<text>[ :,|-].{0,65536})$"
+)
+_LEVEL = re.compile(r"\b(DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b")
+_KERNEL = re.compile(
+    r"^(?:<\d{1,3}>)?(?:(?:\[ {0,12}(?P<since>\d{1,9}\.\d{1,9})\]"
+    r"|\[(?P<long>[A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d \d{4})\]"
+    r"|(?P<short>[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d) (?P<host>[\w.-]{1,120}) "
+    r"|(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?P<offset>Z|[+-]\d\d:?\d\d)? (?P<host2>[\w.-]{1,120}) )"
+    r" {0,2}(?:kernel: )?(?:\[ {0,12}\d{1,9}\.\d{1,9}\] )?)?"
+    r"(?P<text>(?:NVRM: |Out of memory: |Memory cgroup out|oom[-_]|\w{1,20}\[\d{1,9}\]: segfault|traps: |mlx5_core"
+    r"|\S{1,60} invoked oom-killer|NETDEV WATCHDOG|EXT4-fs error|I/O error|nfs: server|LustreError|mce: |EDAC "
+    r"|.{0,60}(?:segfault at|Link is Down)).{0,65536})$"
+)
+_MONTHS = {
+    name: number
+    for number, name in enumerate(
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"], 1
+    )
+}
+_XID = re.compile(r"Xid \((?:PCI:)?[0-9A-Fa-f:.]{4,20}\): {0,4}(\d{1,4})")
 _LEVELS = {"E": "ERROR", "W": "WARNING", "I": "INFO", "F": "FATAL", "C": "CRITICAL"}
 
 
@@ -75,6 +106,10 @@ class Line:
     """Lines of one stream follow each other: a traceback stays in its stream."""
     raw: str = ""
     """The line without outer prefixes."""
+    source: str = "stderr"
+    """Whose words they are; `kernel` for lines of a kernel log."""
+    code: str | None = None
+    """`xid:79`, where it tells of one."""
 
 
 class LocalClock:
@@ -181,9 +216,60 @@ def _read_inner(text: str, clock: LocalClock) -> Line:
             match["text"].strip(), at, "cpp", _LEVELS[match["level"]], None, _number(match["rank"]), None, None,
             match["file"],
         )  # fmt: skip
+    if match := _CPP_UNDATED.match(text):
+        return Line(
+            match["text"].strip(), None, "plain", _LEVELS[match["level"]], rank=_number(match["rank"]),
+            file=match["file"],
+        )  # fmt: skip
+    if match := _ELASTIC_UNDATED.match(text):
+        return Line(match["text"].strip(), None, "torchrun", match["level"], file=match["file"])
+    if ("kernel" in text or "NVRM" in text or text[:1] in "[<O" or " segfault at" in text) and (
+        match := _KERNEL.match(text)
+    ):
+        return _kernel_line(match, clock)
     if match := _RANK.match(text):
         return Line(match["text"], None, "rank", rank=_number(match["rank"]), stream=f"[rank{match['rank']}]")
+    if match := _LOGGER.match(text):
+        return _logger_line(match, clock)
     return Line(text)
+
+
+def _logger_line(match: re.Match[str], clock: LocalClock) -> Line:
+    """A line of any logger that begins with a date."""
+    stamp = f"{match['day']} {match['clock']}"
+    at = _zoned(stamp, match["zone"]) if match["zone"] else clock.instant(stamp)
+    text = match["text"].strip()
+    level = match["before"]
+    if level is None and (found := _LEVEL.search(text[:160])):
+        level = found[1]
+    return Line(text, at, "logger" if at is not None else "plain", level or "", rank=_number(match["rank"]))
+
+
+def _kernel_line(match: re.Match[str], clock: LocalClock) -> Line:
+    """A line of a kernel log. A stamp that counts from the machine's start tells no instant."""
+    at = None
+    if match["long"]:
+        _, month, day, hour, year = match["long"].split()
+        at = clock.instant(f"{year}-{_MONTHS.get(month, 0):02d}-{int(day):02d} {hour}")
+    elif match["short"]:
+        month, day, hour = match["short"].split()
+        at = clock.without_year(f"{_MONTHS.get(month, 0):02d}", f"{int(day):02d}", hour)
+    elif match["iso"]:
+        stamp = match["iso"].replace("T", " ")
+        at = _zoned(stamp, match["offset"]) if match["offset"] else clock.instant(stamp)
+    told = _XID.search(match["text"])
+    return Line(
+        match["text"], at, "logger" if at is not None else "plain", "", match["host"] or match["host2"],
+        source="kernel", code=f"xid:{int(told[1])}" if told else None,
+    )  # fmt: skip
+
+
+def _zoned(stamp: str, zone: str) -> int | None:
+    if zone == "Z":
+        return universal_instant(stamp)
+    digits = zone[1:].replace(":", "")
+    seconds = (int(digits[:2]) * 3600 + int(digits[2:]) * 60) * (-1 if zone[0] == "-" else 1)
+    return LocalClock(zone_seconds=seconds).instant(stamp)
 
 
 def _seconds(stamp: str) -> float:

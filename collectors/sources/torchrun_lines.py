@@ -30,13 +30,7 @@ CHILD_FAILED = re.compile(r"^(?:torch\.distributed\.elastic\.multiprocessing\.er
 TABLE_RANK = re.compile(r"^\s+rank\s+: (?P<rank>\d{1,9}) \(local_rank: (?P<local>\d{1,9})\)")
 TABLE_EXIT = re.compile(r"^\s+exitcode\s+: (?P<code>-?\d{1,9}) \(pid: (?P<pid>\d{1,10})\)")
 
-TELLING = re.compile(
-    r"CUDA out of memory|CUDA error|NCCL (?:WARN|error)|Watchdog caught|Fatal Python error|Segmentation fault|Bus error"
-    r"|Out of memory|oom-kill|terminate called|No space left on device|Connection (?:closed|reset) by peer"
-    r"|Address already in use|Connection refused|Timed out waiting|monitoredBarrier|TIMED OUT|\bXid\b",
-    re.I,
+NOT_TELLING = re.compile(
+    r"^(?:pynvml\.NVML|\[train\]|# (?:CMD|ENV|EXIT)\b)|NVML Shared Library Not Found|libnvidia-ml\.so"
 )
-"""Lines of worker output, outside a traceback, that are evidence for a cause."""
-
-NOT_TELLING = re.compile(r"^(?:pynvml\.NVML|\[train\])|NVML Shared Library Not Found|libnvidia-ml\.so")
 """What a machine without GPUs prints at every start."""

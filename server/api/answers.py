@@ -50,7 +50,7 @@ def plain(value: object, name: str = "") -> object:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple):
-        if name in _MAPPINGS:
+        if name in _MAPPINGS and all(isinstance(entry, tuple) for entry in value):
             return {str(plain(key)): plain(entry) for key, entry in value}
         return [plain(entry) for entry in value]
     if isinstance(value, int) and not isinstance(value, bool) and (name in _INSTANTS or name.endswith("_at")):
@@ -58,8 +58,12 @@ def plain(value: object, name: str = "") -> object:
     return value
 
 
-_INSTANTS = frozenset({"at", "as_of", "start", "end", "silent_since", "since", "until"})
-_MAPPINGS = frozenset({"labels", "left_out", "failed_runs", "versions", "exit_codes"})
+_INSTANTS = frozenset(
+    {"at", "as_of", "start", "end", "silent_since", "since", "until", "occurrences_from", "occurrences_to"}
+)
+_MAPPINGS = frozenset(
+    {"labels", "left_out", "failed_runs", "versions", "exit_codes", "facets", "parts", "statuses", "levels"}
+)
 
 
 def _unit(name: str) -> tuple[str, float | None]:

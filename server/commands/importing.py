@@ -30,6 +30,9 @@ from rerail.server.store import Store
 FACTS = "facts"
 BATCH_LINES = 2000
 BATCH_BYTES = 4 * 1024 * 1024
+LARGEST_FILE = 256 * 1024 * 1024
+"""Of a format that is read whole."""
+
 TOLD_REFUSALS = 20
 
 
@@ -65,7 +68,8 @@ def import_files(parsed: argparse.Namespace) -> int:
         if old_format is None:
             raise RerailError(f"no format is named {parsed.format!r}: {', '.join([FACTS, *known])}")
     counts = Counts()
-    files = [_File(path, parsed.run_id, old_format, counts) for path in parsed.paths]
+    paths = [path for given in parsed.paths for path in _files_of(given, old_format)]
+    files = [_File(path, parsed.run_id, old_format, counts) for path in paths]
     if parsed.stdout:
         for file in files:
             for line in file.lines():
@@ -98,6 +102,19 @@ def _tell_refused(counts: Counts) -> None:
         print(f"… and {len(counts.examples) - TOLD_REFUSALS} more refused lines", file=sys.stderr)
 
 
+def _files_of(path: str, old_format: ImportFormat | None) -> list[str]:
+    """A path itself, or the files of a folder that belong to the format, by name."""
+    if path == "-" or not Path(path).is_dir():
+        return [path]
+    belongs = None if old_format is None else old_format.in_folder
+    if belongs is None:
+        raise RerailError(f"{path} is a folder: name the files in it")
+    found = sorted(str(each) for each in Path(path).iterdir() if each.is_file() and belongs(each.name))
+    if not found:
+        raise RerailError(f"{path} holds no file of this format")
+    return found
+
+
 class _File:
     """One file of a format, as the lines of facts that it comes to."""
 
@@ -119,6 +136,8 @@ class _File:
                 stem=Path(self.path).name.removesuffix(".gz").rsplit(".", 1)[0] if self.path != "-" else "stdin",
                 run=self._run_id,
                 lines=self._read(),
+                content=self._content,
+                at=self._written_at(),
                 refuse=self._refuse,
                 remark=lambda words: print(f"{self.path}: {words}", file=sys.stderr),
             )
@@ -140,6 +159,17 @@ class _File:
                     size = 0
                 yield number, line if line.endswith(b"\n") else line + b"\n"
             self._progress.show(number, size)
+
+    def _content(self) -> bytes:
+        with _open(self.path) as file:
+            content = file.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE:
+            raise RerailError(f"{self.path} is larger than {LARGEST_FILE} bytes")
+        self._progress.show(1, len(content))
+        return content
+
+    def _written_at(self) -> int | None:
+        return None if self.path == "-" else Path(self.path).stat().st_mtime_ns
 
     def _refuse(self, line: int, error: FactError) -> None:
         self._counts.rejected += 1

@@ -13,6 +13,7 @@ from rerail.server.core.report import iso
 from rerail.server.errors import RerailError
 from rerail.server.instants import parse_instant
 from rerail.server.queries import Queries
+from rerail.server.query_problem_results import SimilarIncidents
 
 
 @contextmanager
@@ -109,8 +110,9 @@ def show_incident(parsed: argparse.Namespace) -> int:
     """One incident."""
     with _queries(parsed) as queries:
         view = queries.incident(parsed.incident_id)
+        past = queries.problems.similar(parsed.incident_id)
     if parsed.json:
-        _print_json(incident_answer(view))
+        _print_json({**incident_answer(view), "past": plain(past)})
         return 0
     incident = view.incident
     print(f"{incident.incident_id} of {incident.run_id}: {incident.verdict.sentence}")
@@ -119,9 +121,23 @@ def show_incident(parsed: argparse.Namespace) -> int:
     print(f"{_length(incident.time_to_recover_ns)} to recover, {incident.lost_steps} steps redone")
     for part in incident.parts:
         print(f"  {part.name:<14} {_length(part.length_ns)}")
+    _print_past(past)
     for line in incident.evidence:
         print(f"  [{line.role.value}] {iso(line.at)} {line.source}: {line.text[:200]}")
     return 0
+
+
+def _print_past(past: SimilarIncidents) -> None:
+    """The problem it belongs to, and earlier incidents like it."""
+    if past.problem is None:
+        return
+    row = past.problem.problem
+    times = f"{past.problem.position} of {row.incidents} in {row.runs} runs"
+    print(f"{times} of {row.problem_id} ({row.status.value}): {row.title}")
+    if row.resolution is not None:
+        print(f"last resolved{f' by {row.resolution.author}' if row.resolution.author else ''}: {row.resolution.text}")
+    for each in past.similar[:5]:
+        print(f"  like {each.occurrence.incident_id}: {' '.join(each.reasons)}")
 
 
 # --- printing ---------------------------------------------------------------------------------------------------------

@@ -107,6 +107,8 @@ class AttemptRecord:
         self.key = key
         self.version = 0
         """Goes up with every fact, so that a cached result can be told from a stale one."""
+        self.fault_version = 0
+        """Goes up with every fact that bears on why it ended: evidence, exits, marks of its end, lost nodes."""
         self.started: list[tuple[int, str, int, AttemptStarted]] = []
         self.ended: list[tuple[int, str, int, AttemptEnded]] = []
         self.phases: list[ToldPhase] = []
@@ -147,6 +149,7 @@ class AttemptRecord:
 
     def add_ended(self, at: int, fact: AttemptEnded) -> None:
         """The worker group was gone."""
+        self.fault_version += 1
         self.ended.append((at, fact.emitter, fact.seq, fact))
         self.ended.sort(key=lambda entry: entry[:3])
         self.notices.append(at)
@@ -182,6 +185,7 @@ class AttemptRecord:
         if stage is MarkStage.RENDEZVOUS_STARTED:
             self._rendezvous_began(at)
         if stage is MarkStage.NOTICED and by is not None:
+            self.fault_version += 1
             insort(self.noticed_by, (at, by))
         known = self.marks.get(stage)
         if known is None:
@@ -212,6 +216,7 @@ class AttemptRecord:
     def add_exit(self, at: int, fact: Exit) -> None:
         """A worker process ended."""
         rank = -1 if fact.rank is None else fact.rank
+        self.fault_version += 1
         insort(self.exits, WorkerExit(at, rank, fact.exit_code, bool(fact.oom_killed), fact.node or ""))
         if fact.exit_code != 0:
             self.notices.append(at)
@@ -221,6 +226,7 @@ class AttemptRecord:
         """A machine of this attempt was lost."""
         self.notices.append(at)
         insort(self.lost_nodes, (at, node))
+        self.fault_version += 1
         self.version += 1
 
     def add_heartbeats(self, start: int, end: int, fact: Heartbeats) -> None:
@@ -232,6 +238,7 @@ class AttemptRecord:
     def add_evidence(self, at: int, fact: Evidence) -> None:
         """A piece of evidence."""
         insort(self.evidence, TimedEvidence(at, fact), key=TimedEvidence.order)
+        self.fault_version += 1
         self.version += 1
 
     # --- what follows from them ---

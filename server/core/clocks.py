@@ -15,10 +15,19 @@ from bisect import bisect_right, insort
 class EmitterClock:
     """The stated offsets of one emitter."""
 
-    __slots__ = ("_offsets",)
+    __slots__ = ("_offsets", "error_ns")
 
     def __init__(self) -> None:
         self._offsets: list[tuple[int, int]] = []
+        self.error_ns: int | None = None
+        """The largest error it stated of itself; None where it stated none."""
+
+    def admit(self, error_ns: int) -> bool:
+        """Take a statement of how far the offset may be off; whether it is more than was known."""
+        if self.error_ns is not None and error_ns <= self.error_ns:
+            return False
+        self.error_ns = error_ns
+        return True
 
     def state(self, at: int, offset_ns: int) -> int | None:
         """Take one statement. Returns the earliest instant of this emitter whose correction it changes, or None.

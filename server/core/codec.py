@@ -378,6 +378,12 @@ _FIELDS: dict[str, dict[str, tuple[bool, Check]]] = {
         "reason": (_OPTIONAL, _TEXT),
         "author": (_OPTIONAL, _text(LONGEST_NAME)),
     },
+    "artefact_state": {
+        "artefact": (_REQUIRED, _NAME),
+        "state": (_REQUIRED, _one_of(WindowState)),
+        "reason": (_OPTIONAL, _TEXT),
+        "author": (_OPTIONAL, _text(LONGEST_NAME)),
+    },
     "exclusion_state": {
         "window": (_REQUIRED, _window),
         "state": (_REQUIRED, _one_of(WindowState)),

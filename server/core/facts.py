@@ -106,7 +106,7 @@ class NodeCondition(StrEnum):
 
 
 class WindowState(StrEnum):
-    """What became of a window that a person had declared out of account."""
+    """What became of a window that a person had declared out of account, or of a file that a person had given."""
 
     WITHDRAWN = "withdrawn"
     RESTORED = "restored"
@@ -400,6 +400,18 @@ class ExclusionState(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArtefactState(Fact):
+    """The evidence read from an uploaded file counts no more (withdrawn), or again (restored)."""
+
+    kind: ClassVar[str] = "artefact_state"
+    artefact: str
+    """SHA-256 of the file, as evidence names it."""
+    state: WindowState
+    reason: str | None = None
+    author: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownFact(Fact):
     """A kind this version does not know, kept whole: its own fields are in `extra`."""
 
@@ -412,7 +424,7 @@ FACT_TYPES: dict[str, type[Fact]] = {
     for fact_type in (
         RunStarted, RunEnded, AttemptStarted, AttemptEnded, PhaseSpan, Steps, CheckpointMoment, CheckpointLoaded,
         Heartbeats, RecoveryMark, Exit, Evidence, NodeState, Capacity, SchedulerState, Metric, Clock, Blind, Note,
-        Excluded, ExclusionState,
+        Excluded, ExclusionState, ArtefactState,
     )
 }  # fmt: skip
 """Every kind of the wire format and the class that holds it."""

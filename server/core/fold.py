@@ -20,15 +20,18 @@ from itertools import chain
 from operator import itemgetter
 
 from rerail.server.core.attempt_pass import Surroundings
-from rerail.server.core.attempt_record import AttemptRecord
+from rerail.server.core.attempt_record import AttemptRecord, TimedEvidence
 from rerail.server.core.causes import Case, judge
 from rerail.server.core.checkpoint_interval import advised_interval
-from rerail.server.core.facts import Fact, Phase
+from rerail.server.core.facts import Fact, Outcome, Phase
+from rerail.server.core.fingerprints import facets_of, fingerprint_of, struck_phase
+from rerail.server.core.flight_recorder.analysis import analysis
 from rerail.server.core.freshness import freshness_of
 from rerail.server.core.gathering import Gathering, Recall
 from rerail.server.core.goodput import Capacities, Tally, account_of
 from rerail.server.core.incidents import IncidentBounds, IncidentFindings, Interruption, incident, incident_bounds
 from rerail.server.core.life import Around, Life, ended_too_soon, life_of, surroundings_of
+from rerail.server.core.node_histories import NodeBook, NodeHistory
 from rerail.server.core.progress import resumed_from
 from rerail.server.core.quality import (
     Suspicion,
@@ -46,17 +49,19 @@ from rerail.server.core.recovery import recovery_distributions
 from rerail.server.core.run_timeline import RunTimeline, Version
 from rerail.server.core.saves import Saves
 from rerail.server.core.steadiness import Steadiness
-from rerail.server.core.told import Metadata, Started, initiator_of, scope_of
+from rerail.server.core.told import Metadata, Started, initiator_of, scope_of, world_size_of
 from rerail.server.core.unexplained import Circumstances, Gaps, explained
 from rerail.server.core.view import (
     Account,
     Attempt,
     BlindPeriod,
+    CausalRole,
     Checkpoint,
     DataQuality,
     EvidenceLine,
     Incident,
     RecoveryDistribution,
+    RelaunchVerdict,
     Rollback,
     RunState,
     RunView,
@@ -69,6 +74,9 @@ from rerail.server.core.view import (
 UNTOLD_STEPS = 10
 UNTOLD_NS = 10_000_000_000
 """So many steps, or so long, may pass untold before a run counts as silent now."""
+
+RELAUNCH_LINES = 5
+"""Pieces of evidence kept of every attempt after the first of an incident."""
 
 
 class RunFold:
@@ -95,6 +103,10 @@ class RunFold:
         """By their first attempt: those that were regained."""
         self._recovered: tuple[tuple[object, ...], tuple[RecoveryDistribution, ...]] = ((), ())
         self._gaps = Gaps()
+        self._node_book = NodeBook()
+        self.node_histories: tuple[NodeHistory, ...] = ()
+        """Every node that was named, by name, as of the last view; the same object while nothing of it changed."""
+        self._endings: tuple[tuple[Attempt, ...], Sequence[Surroundings]] = ((), ())
         self.settled_checkpoints = 0
         """How many leading checkpoints the last view left as they were."""
 
@@ -157,7 +169,12 @@ class RunFold:
         current_step = timeline.current_step(high_water_step)
         account, gpu_account = timeline.accounts(life, current_step, high_water_step, capacities, steady)
         attempts = self._attempts_before = self._attempts(records, surroundings, life, steady)
+        self._endings = (attempts, surroundings)
         incidents = self._all_incidents(records, surroundings, attempts, life, capacities, rollbacks, steady)
+        evidence = [self._evidence(record) for record in records]
+        changes = self._gathering.run_wide.node_changes
+        version = (self._gathering.gatherings, self._gathering.run_wide.artefacts.withdrawn())
+        self.node_histories = self._node_book.renew(attempts, evidence, changes, life.ended_at, version)
         shelf = self._saves.shelf
         self.settled_checkpoints = shelf.settle()
         sealed = timeline.seal(records, surroundings, capacities)
@@ -245,6 +262,7 @@ class RunFold:
             hidden_checkpoint_ns=self._saves.counts.hidden_checkpoint_ns(),
             data_quality=quality,
             exclusions=wide.exclusions.windows(),
+            artefacts=wide.artefacts.uses(),
         )
 
     def _view_of_nothing(self, as_of: int, duplicates: int, rejected: int) -> RunView:
@@ -381,7 +399,7 @@ class RunFold:
             if before is not None and before[0] == bounds:
                 made = before[1]
             else:
-                made = self._incident(bounds, records, surroundings, life, capacities, by_attempt)
+                made = self._incident(bounds, records, surroundings, attempts, life, capacities, by_attempt)
             incidents.append(made)
             if bounds.end is not None and bounds.end <= life.end:
                 self._incidents[first] = bounds, made
@@ -392,6 +410,7 @@ class RunFold:
         bounds: IncidentBounds,
         records: Sequence[AttemptRecord],
         surroundings: Sequence[Surroundings],
+        attempts: Sequence[Attempt],
         life: Life,
         capacities: Capacities,
         rollbacks: dict[int, Rollback],
@@ -400,17 +419,48 @@ class RunFold:
         involved = range(bounds.attempts[0], min(last + 1, len(records)))
         inside = tuple(rollbacks[number] for number in involved if number > bounds.attempts[0] and number in rollbacks)
         verdict, evidence = self._verdict(bounds.attempts[0], records, surroundings)
+        relaunches = tuple(self._relaunch(number, records, surroundings) for number in bounds.attempts[1:])
+        counted = self._evidence(records[bounds.attempts[0]])
         lowest = min(inside, key=lambda each: each.to_step, default=None)
-        exit_codes = records[bounds.attempts[0]].exit_codes()
+        first = bounds.attempts[0]
+        struck = struck_phase(records[first], bounds.noticed_at)
         findings = IncidentFindings(
             verdict=verdict,
-            exit_codes=exit_codes,
+            exit_codes=records[first].exit_codes(),
             evidence=evidence,
             rollback=inside[-1] if inside else None,
             lost_steps=0 if lowest is None else lowest.steps,
             lost_ns=0 if lowest is None else lowest.lost_ns,
+            fingerprint=fingerprint_of(verdict, struck, self.run_id, is_planned=bounds.is_planned),
+            facets=facets_of(verdict, attempts[first], self.run_id),
+            relaunches=relaunches,
+            flight_recorder=analysis(item.evidence for item in counted),
         )
         return incident(self.run_id, bounds, self._timeline.spans, life.end, capacities, findings)
+
+    def _relaunch(
+        self, number: int, records: Sequence[AttemptRecord], surroundings: Sequence[Surroundings]
+    ) -> RelaunchVerdict:
+        verdict, evidence = self._verdict(number, records, surroundings)
+        resting = tuple(line for line in evidence if line.role is CausalRole.INITIATING)
+        return RelaunchVerdict(number, verdict, resting[:RELAUNCH_LINES])
+
+    def endings(self) -> list[tuple[Attempt, Verdict, tuple[EvidenceLine, ...]]]:
+        """Of the last view: every attempt that did not complete, why, and its fault trace."""
+        records = self._gathering.settle()
+        found = []
+        attempts, surroundings = self._endings
+        for number, attempt in enumerate(attempts):
+            if attempt.is_interrupted or attempt.outcome in (Outcome.FAILED, Outcome.STOPPED, Outcome.PREEMPTED):
+                found.append((attempt, *self._verdict(number, records, surroundings)))
+        return found
+
+    def _evidence(self, record: AttemptRecord) -> Sequence[TimedEvidence]:
+        """The evidence of an attempt that counts: without that of artefacts that somebody withdrew."""
+        withdrawn = self._gathering.run_wide.artefacts.withdrawn()
+        if not withdrawn:
+            return record.evidence
+        return [item for item in record.evidence if item.evidence.artefact not in withdrawn]
 
     def _scheduler_states(self) -> Sequence[tuple[int, str]]:
         """`(at, state)` of everything schedulers said, in order; put in order once for each version of it."""
@@ -430,13 +480,28 @@ class RunFold:
         told = self._scheduler_states()
         first = bisect_right(told, around.start, key=itemgetter(0))
         states = tuple(state for _, state in told[first : bisect_right(told, around.end, key=itemgetter(0))])
-        signature = (self._timeline.version(record), around.is_planned, initiator, states)
+        withdrawn = self._gathering.run_wide.artefacts.withdrawn()
+        blocks = record.blocks()
+        version = (self._gathering.gatherings, record.job, record.key, record.fault_version)
+        last_step = (blocks[-1].last_step, around.within(blocks[-1].end)) if blocks else (None, None)
+        world_size = world_size_of(record, self._gathering.run_wide.started)
+        clocks = self._gathering.clock_errors
+        signature = (
+            version,
+            around.start,
+            around.is_planned,
+            initiator,
+            states,
+            last_step,
+            world_size,
+            clocks,
+            withdrawn,
+        )
         known = self._verdicts.get(number)
         if known is not None and known[0] == signature:
             return known[1], known[2]
-        blocks = record.blocks()
         case = Case(
-            evidence=record.evidence,
+            evidence=self._evidence(record),
             exits=record.exits,
             exit_codes=record.exit_codes(),
             reason=record.reason,
@@ -446,7 +511,15 @@ class RunFold:
             scheduler_states=states,
             next_initiator=initiator,
             is_planned=around.is_planned,
-            last_step=blocks[-1].last_step if blocks else None,
+            last_step=last_step[0],
+            started_at=around.start,
+            last_step_at=last_step[1],
+            world_size=world_size,
+            clock_errors={
+                emitter: clock.error_ns
+                for emitter, clock in self._gathering.clocks.items()
+                if clock.error_ns is not None
+            },
         )
         verdict, evidence = judge(case)
         self._verdicts[number] = (signature, verdict, evidence)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
+from rerail.server.core.artefacts import Artefacts
 from rerail.server.core.attempt_record import AttemptRecord, Load
 from rerail.server.core.attempts import ATTEMPT_FACTS, FOUNDING_FACTS, AttemptKey, StatedKey, stated_key
 from rerail.server.core.blindness import BlindPeriods
@@ -20,6 +21,7 @@ from rerail.server.core.checkpoints import CheckpointRecord
 from rerail.server.core.clocks import EmitterClock
 from rerail.server.core.exclusions import Exclusions
 from rerail.server.core.facts import (
+    ArtefactState,
     AttemptEnded,
     AttemptStarted,
     Blind,
@@ -47,12 +49,13 @@ from rerail.server.core.facts import (
 )
 from rerail.server.core.foundings import Foundings, Group, OwnBeginning
 from rerail.server.core.liveness import Hearing, PhaseBeats
+from rerail.server.core.node_histories import NodeChange
 from rerail.server.core.steps import StatedSteps, stated_ends
 
 QUEUED_STATES = frozenset({"queued", "pending", "backoff", "suspended", "requeued"})
 """Scheduler states in which the run waits."""
 
-PERSONS_SAY = (Excluded, ExclusionState, Note)
+PERSONS_SAY = (ArtefactState, Excluded, ExclusionState, Note)
 """Kinds that are no sign of life."""
 
 
@@ -74,7 +77,9 @@ class RunWide:
     scheduler: list[tuple[int, str, int, SchedulerState]] = field(default_factory=list)
     gpus: list[tuple[int, int]] = field(default_factory=list)
     exclusions: Exclusions = field(default_factory=Exclusions)
+    artefacts: Artefacts = field(default_factory=Artefacts)
     blind: BlindPeriods = field(default_factory=BlindPeriods)
+    node_changes: list[tuple[str, NodeChange]] = field(default_factory=list)
     hearings: dict[str, Hearing] = field(default_factory=dict)
     beats: dict[str, PhaseBeats] = field(default_factory=dict)
     speaks_for_ranks: bool = False
@@ -101,6 +106,8 @@ class Gathering:
         self._held: dict[str, set[int]] = {}
         """Both only where nobody else can recall what was told."""
         self.clocks: dict[str, EmitterClock] = {}
+        self.clock_errors = 0
+        """Goes up when a clock turns out to be less sure than was known."""
         self.late = 0
         self.gatherings = 0
         """How often everything was gathered anew: records of two gatherings have nothing in common."""
@@ -157,6 +164,8 @@ class Gathering:
         if isinstance(fact, Clock):
             if clock is None:
                 clock = self.clocks[fact.emitter] = EmitterClock()
+            if fact.error_us is not None:
+                self.clock_errors += clock.admit(abs(fact.error_us) * 1000)
             if clock.state(fact.at, fact.offset_us * 1000) is not None:
                 self._must_regather = True
                 return
@@ -167,6 +176,8 @@ class Gathering:
                 self.run_wide.hearings[fact.emitter] = Hearing(at, at)
             else:
                 hearing.heard(at)
+        if isinstance(fact, Evidence):
+            self.run_wide.artefacts.count(fact)
         if isinstance(fact, ATTEMPT_FACTS):
             self._take_of_attempt(fact, at, stated_key(fact))
         else:
@@ -201,11 +212,18 @@ class Gathering:
         elif isinstance(fact, (Excluded, ExclusionState)):
             wide.exclusions.take(fact)
             wide.version += 1
+        elif isinstance(fact, ArtefactState):
+            wide.artefacts.take(fact)
+            wide.version += 1
         elif isinstance(fact, Blind):
             since, until = self._corrected(fact, fact.since), self._corrected(fact, fact.until)
             wide.blind.take(fact, at, since, until)
-        elif isinstance(fact, NodeState) and fact.state is NodeCondition.LOST:
-            self._later_by_time(at, stated_key(fact), fact)
+        elif isinstance(fact, NodeState):
+            if fact.node:
+                change = NodeChange(at, fact.state.value, fact.reason, self._corrected(fact, fact.until))
+                wide.node_changes.append((fact.node, change))
+            if fact.state is NodeCondition.LOST:
+                self._later_by_time(at, stated_key(fact), fact)
 
     def _take_of_attempt(self, fact: Fact, at: int, key: StatedKey) -> None:
         job = self._job(key.job)
@@ -284,7 +302,7 @@ class Gathering:
         """The record of an attempt that begins, or begins to wait, with a fact."""
         if not _only_waits(fact):
             has_begun = any(not record.is_only_queued for record in self.records.values())
-            # A wait told without its iteration may stand in a record of its own: it is of the iteration that begins now.
+            # A wait told without its iteration may stand in a record of its own: it is of the one that begins now.
             is_loose = group in self._iterationless and any(each.key != key for each in self._by_launch.get(group, ()))
             if is_loose or (has_begun and self._gave_keyless):
                 self._must_regather = True

@@ -16,10 +16,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rerail.server.core.facts import Phase, Scope
+from rerail.server.core.facts import Pairs, Phase, Scope
+from rerail.server.core.flight_recorder.conclusions import Analysis
 from rerail.server.core.goodput import Capacities, clipped
 from rerail.server.core.timeline import DOWN_PHASES
-from rerail.server.core.view import EvidenceLine, Incident, Part, Rollback, Span, Verdict
+from rerail.server.core.view import (
+    EvidenceLine,
+    Fingerprint,
+    Incident,
+    Part,
+    RelaunchVerdict,
+    Rollback,
+    Span,
+    Verdict,
+)
 
 CATCH_UP = "catch_up"
 
@@ -119,6 +129,10 @@ class IncidentFindings:
     rollback: Rollback | None
     lost_steps: int
     lost_ns: int
+    fingerprint: Fingerprint | None = None
+    facets: Pairs = ()
+    relaunches: tuple[RelaunchVerdict, ...] = ()
+    flight_recorder: Analysis | None = None
 
 
 def incident(
@@ -172,5 +186,9 @@ def incident(
         exit_codes=findings.exit_codes,
         is_excluded=bounds.end is not None and is_excluded and not total,
         evidence=findings.evidence,
+        flight_recorder=findings.flight_recorder,
         rollback=findings.rollback,
+        fingerprint=findings.fingerprint,
+        facets=findings.facets,
+        relaunches=findings.relaunches,
     )

@@ -11,6 +11,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 from rerail.server.core.definitions import OURS, Definition, Measured
+from rerail.server.core.flight_recorder.figures import flight_recorder_figures
 from rerail.server.core.rates import DAY_NS
 from rerail.server.core.recovery import GROUPINGS
 from rerail.server.core.view import (
@@ -248,6 +249,10 @@ def incident_figures(incident: Incident) -> dict[str, object]:
         "culprit_node": verdict.culprit_node,
         "advice": verdict.advice,
         "missing_evidence": verdict.missing_evidence,
+        "traits": dict(verdict.traits),
+        "fingerprint": None if incident.fingerprint is None else incident.fingerprint.text,
+        "fingerprint_parts": {} if incident.fingerprint is None else dict(incident.fingerprint.parts),
+        "facets": dict(incident.facets),
         "started_at": iso(incident.started_at),
         "noticed_at": iso(incident.noticed_at),
         "restarted_at": iso(incident.restarted_at),
@@ -273,9 +278,11 @@ def incident_figures(incident: Incident) -> dict[str, object]:
                 "node": line.node,
                 "code": line.code,
                 "text": line.text,
+                "meaning": line.meaning,
             }
             for line in incident.evidence
         ],
+        "flight_recorder": flight_recorder_figures(incident.flight_recorder),
     }
 
 

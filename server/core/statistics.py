@@ -11,7 +11,7 @@ Sources
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 CONFIDENCE = 0.95
@@ -93,3 +93,39 @@ def _gamma_p(shape: float, x: float) -> float:
 
 def _away_from_zero(value: float) -> float:
     return value if abs(value) > _TINY else _TINY
+
+
+def binomial_tail(successes: int, trials: int, probability: float) -> float:
+    """How likely at least so many successes are among independent trials, exactly (to rounding).
+
+    Of two Poisson counts with one rate, the first is binomial given their sum: J. Przyborowski and H. Wilenski,
+    "Homogeneity of results in testing samples from Poisson series", Biometrika 31 (1940).
+    """
+    if successes <= 0:
+        return 1.0
+    if successes > trials or probability <= 0:
+        return 0.0
+    if probability >= 1:
+        return 1.0
+    log_odds = math.log(probability) - math.log1p(-probability)
+    term = math.exp(
+        math.lgamma(trials + 1) - math.lgamma(successes + 1) - math.lgamma(trials - successes + 1)
+        + successes * math.log(probability) + (trials - successes) * math.log1p(-probability)
+    )  # fmt: skip
+    if successes <= trials * probability:
+        # Below the mean the terms grow first: add up the other side instead.
+        return max(0.0, 1.0 - sum(_binomial_terms(successes - 1, trials, probability)))
+    total, count, odds = term, successes, math.exp(log_odds)
+    while count < trials and term > total * _EXACT:
+        term *= (trials - count) / (count + 1) * odds
+        count += 1
+        total += term
+    return min(1.0, total)
+
+
+def _binomial_terms(most: int, trials: int, probability: float) -> Iterator[float]:
+    for count in range(most + 1):
+        yield math.exp(
+            math.lgamma(trials + 1) - math.lgamma(count + 1) - math.lgamma(trials - count + 1)
+            + count * math.log(probability) + (trials - count) * math.log1p(-probability)
+        )  # fmt: skip

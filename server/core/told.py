@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from operator import itemgetter
 
 from rerail.server.core.attempt_record import AttemptRecord
 from rerail.server.core.attempts import scope_between
-from rerail.server.core.facts import Initiator, Pairs, Scope
+from rerail.server.core.facts import Initiator, Pairs, RunStarted, Scope
 from rerail.server.core.gathering import Gathering
 
 
@@ -63,6 +64,14 @@ class Started:
 def initiator_of(record: AttemptRecord) -> Initiator | None:
     """Who asked for an attempt; the latest word, without putting the rest together (it may name a thousand nodes)."""
     return next((fact.initiator for *_, fact in reversed(record.started) if fact.initiator), None)
+
+
+def world_size_of(record: AttemptRecord, started: Sequence[tuple[int, str, int, RunStarted]]) -> int | None:
+    """How many ranks an attempt had: as told of it, else of the run; None where nobody told."""
+    own = next((fact.world_size for *_, fact in reversed(record.started) if fact.world_size), None)
+    return own or next(
+        (entry[3].world_size for entry in sorted(started, key=itemgetter(0, 1, 2)) if entry[3].world_size), None
+    )
 
 
 def _merged(before: str | None, after: str | None) -> str | None:

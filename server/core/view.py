@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rerail.server.core.facts import Initiator, Outcome, Pairs, Phase, Scope
+from rerail.server.core.flight_recorder.conclusions import Analysis
 
 
 class RunState(StrEnum):
@@ -40,6 +41,7 @@ class CausalRole(StrEnum):
     CASCADE = "cascade"
     TEARDOWN = "teardown"
     CONFIRMATION = "confirmation"
+    INFORMATIONAL = "informational"
     UNKNOWN = "unknown"
 
 
@@ -238,6 +240,26 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What makes a fault the same as another one, on any server: see `fingerprints.py`."""
+
+    text: str
+    """Version and hash, `1:9f3a2c1b7d4e`."""
+    parts: Pairs
+    """What it was made of, in the order of `fingerprints.PARTS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelaunchVerdict:
+    """Why a restart of an incident failed in its turn."""
+
+    attempt: int
+    verdict: Verdict
+    evidence: tuple[EvidenceLine, ...] = ()
+    """The pieces its verdict rests on."""
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """One part of an incident's anatomy."""
 
@@ -280,8 +302,16 @@ class Incident:
     exit_codes: tuple[tuple[int, int], ...] = ()
     evidence: tuple[EvidenceLine, ...] = ()
     rollback: Rollback | None = None
+    flight_recorder: Analysis | None = None
+    """What the flight recorder dumps of its first attempt say together; None where there are none."""
     is_excluded: bool = False
     """All of it lies in windows out of account: it is shown, and no rate and no distribution counts it."""
+    fingerprint: Fingerprint | None = None
+    """None for a planned restart."""
+    facets: Pairs = ()
+    """Where, when and to whom: node, rank, step, checkpoint, config, run; what is not known is left out."""
+    relaunches: tuple[RelaunchVerdict, ...] = ()
+    """Of every attempt after the first that ended too: why. `verdict` is that of the first."""
 
     @property
     def counts(self) -> bool:
@@ -446,6 +476,22 @@ class Exclusion:
     """It counts again."""
     changes: tuple[ExclusionChange, ...] = ()
     """What became of it since, oldest first; the last one holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArtefactUse:
+    """What the facts say of a file that somebody gave."""
+
+    artefact: str
+    """Its SHA-256."""
+    pieces: int
+    """Pieces of evidence that were read from it."""
+    is_withdrawn: bool = False
+    """They do not count."""
+    changed_at: int | None = None
+    """When somebody withdrew or restored it last."""
+    reason: str | None = None
+    author: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -627,6 +673,8 @@ class RunView:
     """The part of it that steps with a write in flight took; None where there were none."""
     data_quality: DataQuality = DataQuality()
     exclusions: tuple[Exclusion, ...] = ()
+    artefacts: tuple[ArtefactUse, ...] = ()
+    """Files that evidence was read from, by their SHA-256."""
     """Windows that people declared out of account, withdrawn ones too, by their start."""
 
     @property

@@ -23,9 +23,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from rerail.server.core.facts import Fact
+from rerail.server.core.node_histories import NodeHistory
 from rerail.server.core.rollup import Resolution, RollupBin
 from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
 from rerail.server.query_results import (
+    ArtefactRow,
     EmitterRow,
     ExpiredLog,
     IncidentMark,
@@ -35,6 +37,7 @@ from rerail.server.query_results import (
     RunRow,
     StorageFigures,
 )
+from rerail.server.store.problem_rows import ProblemStore
 
 
 class LoggedFact(NamedTuple):
@@ -116,6 +119,8 @@ class DerivedRun:
     """The rollup at each resolution."""
     hours: Sequence[RollupBin] = ()
     days: Sequence[RollupBin] = ()
+    nodes: Sequence[NodeHistory] = ()
+    """Every node that was named, by name."""
     settled_spans: int = 0
     """That many leading spans equal those saved with `base_revision`; 0 rewrites all."""
     settled_step_points: int = 0
@@ -223,8 +228,21 @@ class Store(Protocol):
         Which numbers are held stays too: facts that are sent again are duplicates as before.
         """
 
+    def keep_artefact(self, row: ArtefactRow, content: bytes) -> bool:
+        """Keep a file that was given to an incident; False, and nothing changes, where its run has it already."""
+
+    def artefacts(self, run: str, incident_id: str | None = None) -> tuple[ArtefactRow, ...]:
+        """The files given to a run, or to one incident of it, oldest first; without their contents."""
+
+    def artefact_content(self, sha256: str) -> tuple[ArtefactRow, bytes] | None:
+        """A file by its SHA-256; None where nobody gave it."""
+
     def storage(self) -> StorageFigures:
         """What is kept, counted."""
+
+    @property
+    def problems(self) -> ProblemStore:
+        """What is kept of problems and nodes."""
 
     def close(self) -> None:
         """Give back all connections."""

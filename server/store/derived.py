@@ -20,11 +20,25 @@ from typing import NamedTuple
 
 from sqlalchemy import BigInteger, Connection, Engine, Table, bindparam, case, delete, insert, select, update
 
+from rerail.server.core.node_histories import NodeHistory
 from rerail.server.core.rollup import Resolution, RollupBin
 from rerail.server.core.view import Checkpoint, Incident, RunState
 from rerail.server.query_results import RunRow
 from rerail.server.store import DerivedRun, DueRun, documents, tables
 from rerail.server.store.append import inserting, keepable, key_of, replacing, upsert
+from rerail.server.store.problem_writing import (
+    FingerprintWriter,
+    LedgerReader,
+    Share,
+    blamed_nodes,
+    counted,
+    incident_columns,
+    node_rows,
+    placed,
+    problems_of,
+    write_nodes,
+    write_shares,
+)
 from rerail.server.store.run_rows import marks_of, row_columns, row_of_view
 
 _REMEMBERED_RUNS = 256
@@ -50,6 +64,9 @@ _CLAIM = (
 )
 _STORED_VIEW = select(_view.revision, _view.upto_ingest).where(_view.run_id == bindparam("key")).with_for_update()
 _FORGET_IF_SEEN = delete(tables.dirty_run).where(_dirty.run_id == bindparam("key"), _dirty.ingest <= bindparam("upto"))
+_STALE = delete(tables.incident).where(
+    tables.incident.c.run_id == bindparam("key"), tables.incident.c.incident_id == bindparam("stale")
+)
 _GIVE_BACK = (
     update(tables.dirty_run)
     .where(_dirty.run_id == bindparam("key"))
@@ -124,6 +141,15 @@ class _Saved(NamedTuple):
     incidents: dict[str, Incident]
     lengths: dict[str, int]
     """Of each kind of blocks."""
+    problems: dict[str, str]
+    """Where each incident was placed."""
+    last_action: int
+    """The newest action that the places follow."""
+    histories: Sequence[NodeHistory]
+    blamed: dict[str, int]
+    """Faults blamed on each of its nodes."""
+    nodes: dict[str, dict[str, object]]
+    """The rows of its nodes."""
 
 
 class DerivedWriter:
@@ -132,6 +158,8 @@ class DerivedWriter:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._saved: OrderedDict[str, _Saved] = OrderedDict()
+        self._ledger = LedgerReader()
+        self._fingerprints = FingerprintWriter()
 
     # --- the queue ------------------------------------------------------------------------------------------------
 
@@ -189,8 +217,12 @@ class DerivedWriter:
                 settled = getattr(derived, f"settled_{kind.name}") if is_base else 0
                 length = None if before is None else before.lengths[kind.name]
                 self._save_blocks(connection, run_id, kind, items, settled, length)
-            self._save_incidents(connection, run_id, view.incidents, None if before is None else before.incidents)
-            revision = self._next_revision(connection)
+            # From here on the counter is locked, which every action of people takes too: none comes between.
+            revision = next_revision(connection)
+            changed, problems, newest_action = self._save_incidents(
+                connection, run_id, revision, view.incidents, before
+            )
+            nodes = self._save_nodes(connection, run_id, revision, derived, changed, before)
             row = row_of_view(view)
             saved = {
                 **row_columns(row),
@@ -208,6 +240,10 @@ class DerivedWriter:
             revision,
             {incident.incident_id: incident for incident in view.incidents},
             {kind.name: len(getattr(derived, kind.name)) for kind in _BLOCK_KINDS},
+            problems,
+            newest_action,
+            derived.nodes,
+            *nodes,
         )
         self._saved.move_to_end(view.run_id)
         if len(self._saved) > _REMEMBERED_RUNS:
@@ -218,7 +254,7 @@ class DerivedWriter:
         """See `Store.save_error`."""
         run_id = key_of(run)
         with self._engine.begin() as connection:
-            revision = self._next_revision(connection)
+            revision = next_revision(connection)
             empty = RunRow(run_id=run, state=RunState.SILENT, as_of=0)
             saved = {
                 **row_columns(empty),
@@ -236,9 +272,6 @@ class DerivedWriter:
                 .where(tables.dirty_run.c.run_id == run_id)
                 .values(due_at=next_due_at, claimed_until=0)
             )
-
-    def _next_revision(self, connection: Connection) -> int:
-        return connection.execute(_counting(connection.dialect.name), {"counter_id": 0, "value": 1}).scalar_one()
 
     def _save_blocks(
         self, connection: Connection, run_id: int, kind: _BlockKind, items: Sequence, settled: int, length: int | None
@@ -259,24 +292,41 @@ class DerivedWriter:
             connection.execute(replacing(connection, kind.table, kind.columns_written), rows)
 
     def _save_incidents(
-        self, connection: Connection, run_id: int, incidents: Sequence[Incident], before: dict[str, Incident] | None
-    ) -> None:
-        """Write the incidents that differ from those `before`, take out those that are gone; None rewrites all."""
+        self,
+        connection: Connection,
+        run_id: int,
+        revision: int,
+        incidents: Sequence[Incident],
+        before: _Saved | None,
+    ) -> tuple[bool, dict[str, str], int]:
+        """Write the incidents that differ from those `before`, take out those that are gone; None rewrites all.
+
+        Gives whether any did, where each is placed, and the newest action that this follows.
+        """
+        known = {} if before is None else before.incidents
+        changed = [entry for entry in incidents if known.get(entry.incident_id) != entry]
+        kept = {entry.incident_id for entry in incidents}
+        gone = [incident_id for incident_id in known if incident_id not in kept]
+        if before is not None and not changed and not gone:
+            return False, before.problems, before.last_action
+        newest_action, ledger = self._ledger.of(connection)
+        is_current = before is not None and before.last_action == newest_action
+        problems = dict(before.problems) if is_current and before is not None else {}
+        affected = {problems.pop(incident_id) for incident_id in gone if incident_id in problems}
+        for entry in changed if is_current else incidents:
+            where = placed(entry)
+            if entry.incident_id in problems:
+                affected.add(problems.pop(entry.incident_id))
+            if where is not None:
+                problems[entry.incident_id] = ledger.place(where)
+                affected.add(problems[entry.incident_id])
         if before is None:
             connection.execute(delete(tables.incident).where(tables.incident.c.run_id == run_id))
-            before = {}
-        changed = [entry for entry in incidents if before.get(entry.incident_id) != entry]
-        kept = {entry.incident_id for entry in incidents}
-        gone = [incident_id for incident_id in before if incident_id not in kept]
-        stale = gone + [entry.incident_id for entry in changed if entry.incident_id in before]
+        stale = gone + [entry.incident_id for entry in changed if entry.incident_id in known]
         if stale:
-            connection.execute(
-                delete(tables.incident).where(
-                    tables.incident.c.run_id == run_id, tables.incident.c.incident_id == bindparam("stale")
-                ),
-                [{"stale": incident_id} for incident_id in stale],
-            )
+            connection.execute(_STALE, [{"key": run_id, "stale": incident_id} for incident_id in stale])
         if changed:
+            self._fingerprints.write(connection, changed)
             connection.execute(
                 insert(tables.incident),
                 [
@@ -288,11 +338,45 @@ class DerivedWriter:
                         "is_open": entry.is_open,
                         "is_planned": entry.is_planned,
                         "cause": entry.verdict.cause,
+                        **incident_columns(entry, problems.get(entry.incident_id)),
                         "document": documents.document(entry),
                     }
                     for entry in changed
                 ],
             )
+        if not is_current:
+            affected.update(problems_of(connection, run_id))
+        shares = {(run_id, problem): Share() for problem in affected}
+        for entry in incidents:
+            share = shares.get((run_id, problems.get(entry.incident_id, "")))
+            if share is not None and (adds := counted(entry)) is not None:
+                share.add(adds)
+        write_shares(connection, revision, shares)
+        return True, problems, newest_action
+
+    def _save_nodes(
+        self,
+        connection: Connection,
+        run_id: int,
+        revision: int,
+        derived: DerivedRun,
+        is_changed: bool,
+        before: _Saved | None,
+    ) -> tuple[dict[str, int], dict[str, dict[str, object]]]:
+        """Write the nodes that differ; the faults blamed on each, and their rows."""
+        if before is not None and not is_changed and before.histories == derived.nodes:
+            return before.blamed, before.nodes
+        blamed = blamed_nodes(derived.view.incidents)
+        if before is not None and before.blamed == blamed and before.histories == derived.nodes:
+            return before.blamed, before.nodes
+        rows = node_rows(run_id, derived.nodes, blamed)
+        write_nodes(connection, run_id, revision, rows, None if before is None else before.nodes)
+        return blamed, rows
+
+
+def next_revision(connection: Connection) -> int:
+    """The next number of the change counter, which nobody else takes before this transaction is over."""
+    return connection.execute(_counting(connection.dialect.name), {"counter_id": 0, "value": 1}).scalar_one()
 
 
 @lru_cache(maxsize=2)

@@ -16,9 +16,10 @@ from typing import TypeVar
 import msgspec
 import zstandard
 
+from rerail.server.core.node_histories import NodeHistory
 from rerail.server.core.rollup import RollupBin
 from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
-from rerail.server.query_results import RunMarks, RunRow
+from rerail.server.query_results import ArtefactRow, RunMarks, RunRow
 
 BLOCK_LENGTH = 128
 """Spans, step points or checkpoints in one block: the last of them is written again at every step."""
@@ -32,7 +33,18 @@ Item = TypeVar("Item")
 _encoder = msgspec.json.Encoder()
 _decoders: dict[object, msgspec.json.Decoder] = {
     kind: msgspec.json.Decoder(kind)
-    for kind in (RunView, Incident, RunRow, RunMarks, list[Span], list[StepPoint], list[Checkpoint], list[RollupBin])
+    for kind in (
+        RunView,
+        Incident,
+        NodeHistory,
+        RunRow,
+        RunMarks,
+        ArtefactRow,
+        list[Span],
+        list[StepPoint],
+        list[Checkpoint],
+        list[RollupBin],
+    )
 }
 
 
@@ -53,7 +65,7 @@ def document(value: object) -> bytes:
 
 @lru_cache(maxsize=REMEMBERED_BLOCKS)
 def read_block(kind: type[list[Item]], packed: bytes) -> tuple[Item, ...]:
-    """What is in a block, as `read_document` has it. Most blocks of a long run never change, and are asked for often."""
+    """What is in a block, as `read_document` has it. Most blocks of a run never change, and are asked for often."""
     return tuple(read_document(kind, packed))
 
 

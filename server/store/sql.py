@@ -1,7 +1,7 @@
 """The store in SQL: one implementation for SQLite and PostgreSQL; see the promises in `rerail.server.store`.
 
 `append.py` writes the log, `derived.py` what is derived from it, `reading.py` gives both back, `retention.py` lets old
-logs go. This file opens the connections and says which part answers.
+logs go, `artefacts.py` keeps files. This file opens the connections and says which part answers.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from rerail.server.core.rollup import Resolution, RollupBin
 from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
 from rerail.server.query_results import (
+    ArtefactRow,
     EmitterRow,
     ExpiredLog,
     IncidentMark,
@@ -22,7 +23,9 @@ from rerail.server.query_results import (
 )
 from rerail.server.store import Batch, DerivedRun, DueRun, LogSlice, Receipt, engines
 from rerail.server.store.append import Appender
+from rerail.server.store.artefacts import ArtefactShelf
 from rerail.server.store.derived import DerivedWriter
+from rerail.server.store.problem_store import SqlProblemStore
 from rerail.server.store.reading import Reader
 from rerail.server.store.retention import Retention
 
@@ -39,6 +42,8 @@ class SqlStore:
         self._derived = DerivedWriter(self._derive)
         self._reader = Reader(self._read, database_url)
         self._retention = Retention(self._write)
+        self.problems = SqlProblemStore(self._write, self._read)
+        self._artefacts = ArtefactShelf(self._write, self._read)
 
     @classmethod
     def at(cls, database_url: str) -> SqlStore:
@@ -169,6 +174,21 @@ class SqlStore:
         """Delete the log of such a run for good."""
         with engines.answering():
             return self._retention.let_go(run, ended_before)
+
+    def keep_artefact(self, row: ArtefactRow, content: bytes) -> bool:
+        """Keep a file; False where its run has it already."""
+        with engines.answering():
+            return self._artefacts.keep(row, content)
+
+    def artefacts(self, run: str, incident_id: str | None = None) -> tuple[ArtefactRow, ...]:
+        """The files of a run or of one incident, oldest first."""
+        with engines.answering():
+            return self._artefacts.of_run(run, incident_id)
+
+    def artefact_content(self, sha256: str) -> tuple[ArtefactRow, bytes] | None:
+        """A file by its SHA-256."""
+        with engines.answering():
+            return self._artefacts.content(sha256)
 
     def storage(self) -> StorageFigures:
         """What is kept, counted."""

@@ -9,8 +9,12 @@ Rules
   Why not a row per fact: docs/decisions/0005-log-of-segments.md.
 - Text columns hold only printable text: PostgreSQL cannot store NUL. Everything else is bytes.
 - Instants are BIGINT nanoseconds: the same on both databases, where `DateTime` is not.
-- Derived tables (`run_view`, `span_block`, `step_point_block`, `checkpoint_block`, `rollup_block`, `incident`) can be
-  emptied at any time and made again, but for the rows of runs whose log was let go (`run.log_gone_before` is set).
+- Derived tables (`run_view`, `span_block`, `step_point_block`, `checkpoint_block`, `rollup_block`, `incident`,
+  `problem_run`, `node_run`, `fingerprint`) can be emptied at any time and made again, but for the rows of runs whose
+  log was let go (`run.log_gone_before` is set).
+- `problem_action` is what people said, append-only, and never derived. It and `fingerprint` are small and about no run
+  in particular: where tables are distributed by `run_id`, these two are reference tables.
+- `artefact` holds what people gave, whole; like the log it is never derived and never emptied.
 """
 
 from __future__ import annotations
@@ -214,6 +218,20 @@ rollup_block = Table(
     Index(None, "resolution", "end_at"),
 )
 
+artefact = Table(
+    "artefact",
+    metadata,
+    _key("run_id"),
+    Column("sha256", Text, primary_key=True),
+    Column("incident_id", Text, nullable=False),
+    Column("received_at", BigInteger, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("document", LargeBinary, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+    Index(None, "sha256"),
+    Index(None, "incident_id"),
+)
+
 incident = Table(
     "incident",
     metadata,
@@ -224,7 +242,88 @@ incident = Table(
     Column("is_open", Boolean, nullable=False),
     Column("is_planned", Boolean, nullable=False),
     Column("cause", Text, nullable=False),
+    Column("fingerprint", Text),
+    Column("problem_id", Text),
+    Column("counts", Boolean),
+    Column("domain", Text),
+    Column("scope", Text),
+    Column("culprit_node", Text),
+    Column("culprit_rank", BigInteger),
+    Column("exception", Text),
+    Column("frame", Text),
+    Column("xid", Text),
+    Column("step", BigInteger),
+    Column("facets", Text),
+    Column("restart_ns", BigInteger),
+    Column("recover_ns", BigInteger),
+    Column("lost_steps", BigInteger),
+    Column("lost_ns", BigInteger),
+    Column("lost_gpu_ms", BigInteger),
     Column("document", LargeBinary, nullable=False),
     Index(None, "incident_id"),
     Index(None, "started_at"),
+    Index(None, "problem_id", "started_at"),
+    Index(None, "fingerprint", "started_at"),
+    Index(None, "culprit_node", "started_at"),
+    Index(None, "exception", "started_at"),
+    Index(None, "xid", "started_at"),
+    Index(None, "step"),
+)
+
+problem_run = Table(
+    "problem_run",
+    metadata,
+    _key("run_id"),
+    Column("problem_id", Text, primary_key=True),
+    Column("fingerprint", Text, nullable=False),
+    Column("incidents", BigInteger, nullable=False),
+    Column("still_open", BigInteger, nullable=False),
+    Column("first_at", BigInteger, nullable=False),
+    Column("last_at", BigInteger, nullable=False),
+    Column("restart_ns", BigInteger, nullable=False),
+    Column("recover_ns", BigInteger, nullable=False),
+    Column("lost_ns", BigInteger, nullable=False),
+    Column("lost_gpu_ms", BigInteger, nullable=False),
+    Column("cost_unknown", BigInteger, nullable=False),
+    Column("spread", LargeBinary, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Index(None, "revision"),
+)
+
+node_run = Table(
+    "node_run",
+    metadata,
+    _key("run_id"),
+    Column("node", Text, primary_key=True),
+    Column("is_exposure_known", Boolean, nullable=False),
+    Column("held_ns", BigInteger, nullable=False),
+    Column("open_since", BigInteger),
+    Column("blamed", BigInteger, nullable=False),
+    Column("xids", BigInteger, nullable=False),
+    Column("is_gone", Boolean, nullable=False),
+    Column("document", LargeBinary, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Index(None, "node"),
+    Index(None, "revision"),
+)
+
+fingerprint = Table(
+    "fingerprint",
+    metadata,
+    Column("fingerprint", Text, primary_key=True),
+    Column("cause", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("parts", Text, nullable=False),
+)
+
+problem_action = Table(
+    "problem_action",
+    metadata,
+    Column("action_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("at", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("problem", Text, nullable=False),
+    Column("author", Text),
+    Column("reason", Text),
+    Column("said", Text, nullable=False),
 )

@@ -253,7 +253,7 @@ def test_what_a_launcher_repeats_without_end_is_told_a_limited_number_of_times(t
     line = "[2026-11-29 13:02:26,134] [ERROR] [RankMonServer1@vm:0] current state: RankMonitorState.ABORTED\n"
     path.write_text(line * 5000)
     facts = LauncherSource(node="vm", log=path).finish(None).facts
-    assert sum(isinstance(fact, Evidence) for fact in facts) == 200
+    assert sum(isinstance(fact, Evidence) for fact in facts) == 24
 
 
 def test_secrets_in_a_log_and_on_its_command_line_do_not_leave_the_node(tmp_path: Path) -> None:

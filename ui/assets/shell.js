@@ -117,6 +117,8 @@
     if (pending === "g") {
       pending = "";
       if (key === "r") go("/runs");
+      if (key === "p") go("/problems");
+      if (key === "n") go("/nodes");
       if (key === "d") go("/data");
       return;
     }
@@ -130,7 +132,7 @@
   });
 
   function search() {
-    const field = document.querySelector("#runs-search");
+    const field = document.querySelector("#runs-search, #problems-search, #nodes-search");
     if (field) { field.focus(); field.select(); return; }
     go("/runs");
     when(() => document.querySelector("#runs-search"), (found) => found.focus());

@@ -20,9 +20,12 @@ from rerail.server.errors import NotFoundError
 from rerail.server.queries import Queries
 from rerail.server.query_results import IncidentMark, IncidentView
 from rerail.ui import address, text
-from rerail.ui.address import Address, incident_path, run_path
+from rerail.ui.address import Address, incident_path, node_path, run_path
 from rerail.ui.elements import Head, badge, copy_table_button, instant, link, panel, table
 from rerail.ui.markup import Content, Markup, encoded, html, island
+from rerail.ui.pages import incident_files, incident_history
+from rerail.ui.pages.incident_files import files_list, files_part
+from rerail.ui.pages.incident_flight_recorder import flight_recorder_panel
 from rerail.ui.pages.run_head import phrases
 from rerail.ui.pages.run_losses import anatomy_bar, part_class
 from rerail.ui.pages.run_tables import exit_codes
@@ -37,15 +40,23 @@ EVIDENCE_SHOWN = 200
 async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
     """The page of one incident."""
     found = await in_thread(queries.incident, wanted.name)
+    past = await in_thread(incident_history.history_of, queries, wanted.name)
+    given = await in_thread(queries.artefacts, wanted.name)
     return dash_html.Div(
         [
             dcc.Store(id="incident-id", data=wanted.name),
             dcc.Store(id="incident-live"),
-            island(content(found), "incident-content"),
+            await in_thread(incident_history.history_form, queries),
+            island(content(found, past), "incident-content"),
+            files_part(given, queries.largest_artefact_bytes),
         ],
         id="incident-page",
         className="page-body",
-        **{"data-title": title(found.incident), "data-run": found.incident.run_id},
+        **{
+            "data-title": title(found.incident),
+            "data-run": found.incident.run_id,
+            "data-incident": found.incident.incident_id,
+        },
     )
 
 
@@ -54,17 +65,21 @@ def register(app: Dash, queries: Queries) -> None:
 
     @app.callback(
         Output("incident-content", "data-markup"),
+        Output(incident_files.LIST, "data-markup"),
         Input("incident-live", "data"),
         State("incident-id", "data"),
         prevent_initial_call=True,
     )
-    async def refresh(signal: object, incident_id: str | None) -> str:
+    async def refresh(signal: object, incident_id: str | None) -> tuple[str, str]:
         if signal is None or incident_id is None:
             raise PreventUpdate
         try:
-            return encoded(content(await in_thread(queries.incident, incident_id)))
+            found = await in_thread(queries.incident, incident_id)
+            given = await in_thread(queries.artefacts, incident_id)
+            past = await in_thread(incident_history.history_of, queries, incident_id)
         except NotFoundError as error:
             raise PreventUpdate from error
+        return encoded(content(found, past)), encoded(files_list(given))
 
 
 def title(incident: Incident) -> str:
@@ -74,8 +89,8 @@ def title(incident: Incident) -> str:
     return text.headline(text.cause(incident.verdict.cause))
 
 
-def content(found: IncidentView) -> list[Markup]:
-    """Everything on the page."""
+def content(found: IncidentView, past: Sequence[Markup] = ()) -> list[Markup]:
+    """Everything on the page; `past` is what `incident_history.py` says of earlier ones."""
     incident = found.incident
     return [
         _crumbs(found),
@@ -91,6 +106,8 @@ def content(found: IncidentView) -> list[Markup]:
         html.Div(_about(found), className="about"),
         html.P(phrases(incident_sentence(incident)), className="sentence"),
         html.Div([_anatomy(incident), _verdict(found)], className="columns columns-wide-left"),
+        flight_recorder_panel(incident.flight_recorder),
+        *past,
         _evidence(incident),
         _attempts(found),
         _config(found),
@@ -134,7 +151,14 @@ def _about(found: IncidentView) -> list[Markup]:
     if incident.verdict.culprit_rank is not None:
         pieces.append(html.Span(["rank ", html.Strong(incident.verdict.culprit_rank)]))
     if incident.verdict.culprit_node is not None:
-        pieces.append(html.Span(["node ", html.Strong(incident.verdict.culprit_node)]))
+        pieces.append(
+            html.Span(
+                [
+                    "node ",
+                    link(html.Strong(incident.verdict.culprit_node), node_path(incident.verdict.culprit_node)),
+                ]
+            )
+        )
     pieces.append(html.Code(incident.incident_id))
     return pieces
 
@@ -234,9 +258,9 @@ def _evidence(incident: Incident) -> Markup:
             html.Code("rerail agent"),
             " beside the ranks; what a scheduler knows from ",
             html.Code("rerail collect"),
-            ".",
+            "; a log or dump can be added below.",
         ]
-        return panel("Evidence", html.P(about, className="calm"), "evidence", wide=True)
+        return panel("Evidence", html.P(about, className="calm"), "evidence", actions=_give_button(), wide=True)
     shown = lines[:EVIDENCE_SHOWN]
     more = (
         [html.P(f"{text.number(len(lines) - len(shown))} more lines are not shown.", className="note")]
@@ -248,8 +272,14 @@ def _evidence(incident: Incident) -> Markup:
         [html.Ol([_line(line, incident.started_at) for line in shown], className="evidence"), *more],
         "evidence",
         lead=f"{text.count(len(lines), 'line')}, in the order of time, from the last completed step.",
+        actions=_give_button(),
         wide=True,
     )
+
+
+def _give_button() -> Markup:
+    """Opens the browser's chooser; the files appear under `Files`."""
+    return html.Button("add a log or dump", type="button", className="quiet-button", **{"data-give": "choose"})
 
 
 def _line(line: EvidenceLine, started_at: int) -> Markup:
@@ -275,6 +305,7 @@ def _line(line: EvidenceLine, started_at: int) -> Markup:
                 ],
                 className="evidence-what",
             ),
+            html.P(line.meaning, className="meaning") if line.meaning else None,
             html.Pre(line.text),
         ],
         className=f"evidence-{line.role.value}",

@@ -14,9 +14,12 @@ def layout(what: str, name: str) -> Component:
     """The page for a run, an incident or an address that is not known."""
     about = {
         "run": "No fact of it has come. A run appears with its first fact; check the id its emitters use.",
+        "problem": "A problem comes with its first incident. One that was split off goes away when that is undone.",
+        "node": "No run has named it. Nodes come with attempts that say where they run.",
         "incident": "Incidents are derived from facts. A late fact can join two of them, and then an id goes away.",
     }.get(what, "There is no page at this address.")
-    title = {"run": f"No run named {name}", "incident": f"No incident named {name}"}.get(what, "No such page")
+    is_known_kind = what in ("run", "incident", "problem", "node")
+    title = f"No {what} named {name}" if is_known_kind else "No such page"
     more = [link("All runs", address.RUNS, "button"), link("What data has come", address.DATA, "button")]
     lines = [command("curl {server}/api/v1/runs")] if what in ("run", "incident") else []
     shown = [html.H1(title), html.P(about, className="sentence"), html.Div(more, className="buttons"), *lines]

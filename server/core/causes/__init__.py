@@ -1,10 +1,15 @@
 """Causes: why an attempt ended, as far as its evidence tells.
 
 Rules
-- One file per cause class, each with one `RULE`. A rule looks at a `Case` and either answers with a `Match` or says
-  nothing; among the answers the one with the highest confidence wins, ties go to the earlier evidence, then the name.
-- The loudest line is not the cause: victims of a death print more than the dead. `CASCADE_LINES` are what a rank
-  prints because *another* one went away.
+- One file per cause class, each with one `RULE` (`cause_rules.py` says what one is made of). A rule reads lines by its
+  table, and concludes from the whole `Case` or says nothing.
+- The loudest line is not the cause: victims of a death print more than the dead. Only lines with the role `initiating`
+  accuse; a rank that first lost its peers and then raises is their echo; what a run survived (it completed steps long
+  afterwards) accuses nobody.
+- Among the conclusions the heaviest count (`Weight`), among those the earliest wins over all ranks; at one instant the
+  one with the higher confidence, then the name.
+- Where another accusation lies closer than the clocks of the two emitters can tell apart, the verdict says so and is
+  less sure.
 - A lone time-out is never called a network fault. What is not known is `unknown`, with a sentence that says what
   evidence would settle it.
 """
@@ -14,84 +19,47 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
 
-from rerail.server.core.attempt_record import TimedEvidence, WorkerExit
-from rerail.server.core.facts import Initiator, Outcome
+from rerail.server.core.cause_rules import (
+    UNREAD,
+    Case,
+    CauseRule,
+    Match,
+    Reading,
+    Sign,
+    Weight,
+    from_lines,
+    read_by,
+    sign_of,
+    who,
+)
+from rerail.server.core.facts import Evidence, Pairs
+from rerail.server.core.fault_trace import fault_trace
+from rerail.server.core.flight_recorder.summary import SOURCE
 from rerail.server.core.view import CausalRole, Domain, EvidenceLine, Verdict
 
-CASCADE_LINES = re.compile(
-    r"Connection closed by peer|Connection reset by peer|Connection refused|Broken pipe"
-    r"|Timed out waiting \d+ ?ms for (recv|send)|Socket Timeout|recvValue failed|failed to recv"
-    r"|NCCL.{0,200}(timeout|aborted|remote process exited)|DistNetworkError|DistBackendError"
-    r"|previous error|watchdog thread terminated",
-    re.IGNORECASE,
-)
-"""What a rank prints because another rank went away."""
+__all__ = ["UNKNOWN", "Case", "CauseRule", "Match", "judge", "judged_signs", "reading_of", "rules"]
 
+SURVIVED_NS = 120_000_000_000
+"""A run that completed a step so long after a line has survived what the line tells of."""
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """What is known of one interrupted attempt."""
+ECHO_NS = 180_000_000_000
+"""A rank that raises within so long after it lost its peers raises because of it."""
 
-    evidence: Sequence[TimedEvidence]
-    exits: Sequence[WorkerExit]
-    exit_codes: tuple[tuple[int, int], ...]
-    reason: str | None
-    outcome: Outcome | None
-    noticed_by: Sequence[tuple[int, str]]
-    lost_nodes: Sequence[tuple[int, str]]
-    scheduler_states: Sequence[str]
-    next_initiator: Initiator | None
-    is_planned: bool
-    last_step: int | None
+LONGEST_READ = 8_000
+"""Of a longer text the beginning and the end are read: that is where causes are named."""
 
-    def says(self, *words: str) -> str | None:
-        """The attempt's stated reason, or who noticed, if it contains one of the words."""
-        told = [text for text in (self.reason, *(by for _, by in self.noticed_by)) if text]
-        for text in told:
-            if any(word in text.lower() for word in words):
-                return text
-        return None
+BEFORE_NS = 300_000_000_000
+"""What was said so long before an attempt began is not about it."""
 
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """What a rule concludes."""
-
-    confidence: float
-    sentence: str
-    rank: int | None = None
-    node: str | None = None
-    at: int | None = None
-    initiating: tuple[TimedEvidence, ...] = ()
-    """Evidence this cause rests on."""
-    missing_evidence: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CauseRule:
-    """One cause class."""
-
-    name: str
-    domain: Domain
-    advice: str
-    match: Callable[[Case], Match | None]
-
-
-def rules() -> dict[str, CauseRule]:
-    """Every rule by name, found in this package. A name taken twice is an error."""
-    found: dict[str, CauseRule] = {}
-    for module in sorted(info.name for info in pkgutil.iter_modules(__path__)):
-        rule: CauseRule = importlib.import_module(f"{__name__}.{module}").RULE
-        if rule.name in found:
-            raise RuntimeError(f"two cause rules are named {rule.name}")
-        found[rule.name] = rule
-    return found
-
+NEVER_SURVIVED = frozenset({"preemption", "time_limit", "node_lost", "operator_stop"})
+"""Announced ahead of time: steps that follow do not take them back."""
 
 _RULES: dict[str, CauseRule] = {}
+_LONG_NUMBER = re.compile(r"\d{3,40}")
 
 UNKNOWN = Verdict(
     cause="unknown",
@@ -102,68 +70,150 @@ UNKNOWN = Verdict(
 )
 
 
-def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
-    """The verdict of a case, and its evidence in order with the role of each piece."""
-    if not _RULES:
-        _RULES.update(rules())
-    best: tuple[CauseRule, Match] | None = None
-    for name in sorted(_RULES):
-        match = _RULES[name].match(case)
-        if match is None:
+def rules() -> dict[str, CauseRule]:
+    """Every rule by name, found in this package; a module without `RULE` helps the others. A name taken twice is an
+    error."""
+    found: dict[str, CauseRule] = {}
+    for module in sorted(info.name for info in pkgutil.iter_modules(__path__)):
+        rule: CauseRule | None = getattr(importlib.import_module(f"{__name__}.{module}"), "RULE", None)
+        if rule is None:
             continue
-        if best is None or _rank_of(match) > _rank_of(best[1]):
-            best = (_RULES[name], match)
-    if best is None:
-        return UNKNOWN, evidence_lines(case, ())
-    rule, match = best
+        if rule.name in found:
+            raise RuntimeError(f"two cause rules are named {rule.name}")
+        found[rule.name] = rule
+    return found
+
+
+def _known() -> dict[str, CauseRule]:
+    if not _RULES:
+        _RULES.update(sorted(rules().items(), key=lambda entry: (entry[1].order, entry[0])))
+    return _RULES
+
+
+# --- reading lines ---
+
+
+def reading_of(evidence: Evidence) -> Reading:
+    """What one piece of evidence says by itself: the class it tells of, and its causal role."""
+    if evidence.source == SOURCE:
+        return Reading("unknown", CausalRole.CONFIRMATION)
+    if len(evidence.text) > LONGEST_READ:
+        half = LONGEST_READ // 2
+        evidence = replace(evidence, text=f"{evidence.text[:half]}\n{evidence.text[-half:]}")
+    shape = evidence.text
+    if "Xid" not in shape and "exitcode" not in shape:
+        shape = _LONG_NUMBER.sub("000", shape)
+    name = _reader(evidence.source, evidence.code, evidence.attributes, shape)
+    if name is None:
+        return UNREAD
+    return read_by(_known()[name], evidence, evidence.text.lower()) or UNREAD
+
+
+@lru_cache(maxsize=16_384)
+def _reader(source: str, code: str | None, attributes: Pairs, shape: str) -> str | None:
+    """The rule that reads a line; lines that differ by long numbers alone, like a storm's, are looked at once."""
+    asked = Evidence(run="", emitter="", seq=0, at=0, source=source, text=shape, code=code, attributes=attributes)
+    lowered = shape.lower()
+    return next((rule.name for rule in _known().values() if read_by(rule, asked, lowered) is not None), None)
+
+
+def judged_signs(case: Case) -> tuple[Sign, ...]:
+    """The evidence of a case as the rules read it, in order, without accusations that its context takes back."""
+    lost_peers: dict[int, int] = {}
+    signs = []
+    for item in case.evidence:
+        sign = sign_of(item, reading_of(item.evidence))
+        reading, rank = sign.reading, sign.rank
+        if sign.accuses and _is_survived(case, sign):
+            sign = replace(sign, reading=replace(reading, role=CausalRole.UNKNOWN))
+        elif rank is not None:
+            since = lost_peers.get(rank)
+            is_generic = reading.cause == "user_exception" and sign.accuses
+            if is_generic and since is not None and 0 <= sign.at - since <= ECHO_NS:
+                sign = replace(sign, reading=replace(reading, role=CausalRole.CASCADE))
+            elif reading.role is CausalRole.CASCADE or (sign.accuses and reading.weight is Weight.WAIT):
+                lost_peers.setdefault(rank, sign.at)
+        signs.append(sign)
+    return tuple(signs)
+
+
+def _is_survived(case: Case, sign: Sign) -> bool:
+    if sign.reading.cause in NEVER_SURVIVED:
+        return False
+    error = case.error_ns(sign.item.evidence.emitter)
+    if case.started_at is not None and sign.at + BEFORE_NS + error < case.started_at:
+        return True
+    if case.last_step_at is None:
+        return False
+    return sign.at + SURVIVED_NS + error < case.last_step_at
+
+
+# --- judging ---
+
+
+def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
+    """The verdict of a case, and its fault trace: the evidence in order with the role of each piece."""
+    case = replace(case, signs=judged_signs(case))
+    found = []
+    for rule in _known().values():
+        match = rule.match(case) if rule.match is not None else from_lines(case, rule)
+        if match is not None:
+            found.append((rule, match))
+    if not found:
+        return UNKNOWN, fault_trace(case, None)
+    rule, match = _decisive(found)
     verdict = Verdict(
         cause=rule.name,
-        domain=rule.domain,
+        domain=match.domain or rule.domain,
         confidence=match.confidence,
         sentence=match.sentence,
         culprit_rank=match.rank,
         culprit_node=match.node or None,
         advice=rule.advice,
         missing_evidence=match.missing_evidence,
+        traits=_usable(match.traits),
     )
-    return verdict, evidence_lines(case, match.initiating)
+    return _with_doubt(case, verdict, match), fault_trace(case, match)
 
 
-def _rank_of(match: Match) -> tuple[float, int]:
-    return match.confidence, -(match.at if match.at is not None else 1 << 62)
+def _decisive(found: Sequence[tuple[CauseRule, Match]]) -> tuple[CauseRule, Match]:
+    """The conclusion that holds: of the heaviest the earliest, at one instant the surest."""
+    heaviest = max(match.weight for _, match in found)
+    heavy = [(rule, match) for rule, match in found if match.weight == heaviest]
+    instants = [match.at for _, match in heavy if match.at is not None]
+    first = min(instants, default=None)
+    return min(
+        ((rule, match) for rule, match in heavy if match.at is None or match.at == first),
+        key=lambda entry: (-entry[1].confidence, entry[1].at is None, entry[0].name),
+    )
 
 
-def evidence_lines(case: Case, initiating: Sequence[TimedEvidence]) -> tuple[EvidenceLine, ...]:
-    """The evidence of a case as pages show it."""
-    causes = {item.order() for item in initiating}
-    lines = []
-    for item in case.evidence:
-        fact = item.evidence
-        if item.order() in causes:
-            role = CausalRole.INITIATING
-        elif CASCADE_LINES.search(fact.text):
-            role = CausalRole.CASCADE
-        elif _is_teardown(fact.text):
-            role = CausalRole.TEARDOWN
-        else:
-            role = CausalRole.UNKNOWN
-        lines.append(
-            EvidenceLine(
-                at=item.at,
-                source=fact.source,
-                text=fact.text,
-                role=role,
-                rank=fact.rank,
-                node=fact.node,
-                code=fact.code,
-                emitter=fact.emitter,
-                seq=fact.seq,
+def _usable(traits: Pairs) -> Pairs:
+    """Traits in order, without empty ones."""
+    return tuple(sorted((name, value) for name, value in dict(traits).items() if value))
+
+
+def _with_doubt(case: Case, verdict: Verdict, match: Match) -> Verdict:
+    """Less sure where another accusation lies closer than the two clocks can tell apart."""
+    if not match.initiating or match.weight not in (Weight.LINE, Weight.ESTABLISHED):
+        return verdict
+    resting = {item.order() for item in match.initiating}
+    first = next((sign for sign in case.signs if sign.item.order() == match.initiating[0].order()), None)
+    if first is None:
+        return verdict
+    for other in case.signs:
+        if not other.accuses or other.reading.weight != match.weight or other.item.order() in resting:
+            continue
+        if (other.reading.cause, other.rank) == (verdict.cause, first.rank):
+            continue
+        allowed = case.uncertainty_ns(first, other)
+        apart = abs(other.at - first.at)
+        if apart < allowed:
+            doubt = (
+                f" {who(other.rank, other.node)} ({other.reading.cause}) followed {apart / 1e9:.3f} s later by another "
+                f"clock; the two clocks are known to {allowed / 1e9:.3f} s only, so it may have been first."
             )
-        )
-    return tuple(lines)
-
-
-def _is_teardown(text: str) -> bool:
-    return bool(
-        re.search(r"closing signal SIGTERM|Stopping workers|death signal|Worker group (UNHEALTHY|FAILED)", text)
-    )
+            return replace(
+                verdict, confidence=round(verdict.confidence * 0.8, 3), sentence=f"{verdict.sentence}{doubt}"
+            )
+    return verdict

@@ -1,36 +1,54 @@
-"""A worker crashed: a segmentation fault, an abort, an illegal instruction."""
+"""A worker crashed: a segmentation fault, an abort, an illegal instruction.
+
+An abort (−6) is often a victim's: the watchdog of a healthy rank aborts it after another one failed. Alone it counts
+little.
+"""
 
 from __future__ import annotations
 
-from rerail.server.core.causes import Case, CauseRule, Match
-from rerail.server.core.view import Domain
+from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line, who
+from rerail.server.core.view import CausalRole, Domain
 
 SIGNALS = {
-    -11: "a segmentation fault",
-    -7: "a bus error",
-    -4: "an illegal instruction",
-    -8: "a floating point exception",
+    -11: ("a segmentation fault", "SIGSEGV"),
+    139: ("a segmentation fault", "SIGSEGV"),
+    -7: ("a bus error", "SIGBUS"),
+    -4: ("an illegal instruction", "SIGILL"),
+    -8: ("a floating point exception", "SIGFPE"),
 }
+MISSING = "A core dump or a native stack of the rank that crashed."
 
 
 def match(case: Case) -> Match | None:
-    """The earliest exit by a crash signal. An abort (−6) is often a victim's and counts less."""
+    """The earliest exit by a crash signal, or what the process printed while it crashed."""
+    found = from_lines(case, RULE)
     for worker in case.exits:
         rank = worker.rank if worker.rank >= 0 else None
-        where = f"Rank {rank}" if rank is not None else "A worker"
         if worker.exit_code in SIGNALS:
-            return Match(0.8, f"{where} died of {SIGNALS[worker.exit_code]}.", rank, worker.node or None, worker.at)
+            words, signal = SIGNALS[worker.exit_code]
+            traits = dict(found.traits) if found is not None else {}
+            return Match(
+                0.8, f"{who(rank)} died of {words}.", rank, worker.node or None,
+                worker.at if found is None or found.at is None else min(found.at, worker.at),
+                initiating=() if found is None else found.initiating, missing_evidence=MISSING,
+                traits=tuple(sorted({**traits, "signal": signal}.items())),
+            )  # fmt: skip
+    if found is not None:
+        aborted = next((worker for worker in case.exits if worker.exit_code in (-6, 134)), None)
+        rank = found.rank if found.rank is not None or aborted is None or aborted.rank < 0 else aborted.rank
+        sentence = found.sentence.replace(who(None), who(rank), 1) if rank is not None else found.sentence
+        return Match(
+            found.confidence, sentence, rank, found.node, found.at, found.initiating, MISSING, found.weight,
+            found.traits,
+        )  # fmt: skip
     for worker in case.exits:
-        if worker.exit_code == -6:
+        if worker.exit_code in (-6, 134):
             rank = worker.rank if worker.rank >= 0 else None
             return Match(
-                0.4,
-                "A worker aborted; aborts are often the echo of another rank's death.",
-                rank,
-                worker.node or None,
-                worker.at,
-                missing_evidence="Exit codes and last lines of every rank.",
-            )
+                0.4, f"{who(rank)} aborted; aborts are often the echo of another rank's death.", rank,
+                worker.node or None, worker.at, missing_evidence="Exit codes and last lines of every rank.",
+                weight=Weight.ECHO, traits=(("signal", "SIGABRT"),),
+            )  # fmt: skip
     return None
 
 
@@ -39,4 +57,35 @@ RULE = CauseRule(
     domain=Domain.UNKNOWN,
     advice="Collect a core dump or a native stack; compare driver and library versions with the last good attempt.",
     match=match,
+    order=38,
+    lines=(
+        line(
+            r"Fatal Python error: (?!Aborted)[^\n]{0,80}|Segmentation fault\b[^\n]{0,60}"
+            r"|Signal 11 \(SIGSEGV\)|\*\*\* SIG(?:SEGV|BUS|ILL|FPE)\b[^\n]{0,60}"
+            r"|Caught signal 11\b[^\n]{0,60}|segfault at [0-9a-f]{1,16} ip[^\n]{0,80}"
+            r"|free\(\): invalid pointer|double free or corruption[^\n]{0,40}"
+            r"|malloc\(\): [^\n]{0,60}|corrupted (?:size|double-linked)[^\n]{0,60}"
+            r"|Illegal instruction\b|stack smashing detected"
+            r"|traps: [^\n]{0,40}(?:trap|general protection)[^\n]{0,60}"
+            r"|died with <Signals\.SIG(?:SEGV|BUS|ILL|FPE)"
+            r"|\(exitcode: (?:-11|139|-7|-4|-8)\)|exitcode\s{0,4}: (?:-11|139|-7|-4|-8) ",
+            "{where} crashed: {words}.",
+            confidence=0.8,
+            unless=r"DataLoader worker|PyEval_RestoreThread",
+        ),
+        line(
+            r"terminate called after throwing an instance of '[^'\n]{1,120}'",
+            "{where} crashed: {words}.",
+            confidence=0.55,
+            weight=Weight.ECHO,
+        ),
+        line(
+            r"\(exitcode: (?:-6|134)\)|exitcode\s{0,4}: (?:-6|134) |Signal 6 \(SIGABRT\)"
+            r"|Fatal Python error: Aborted|Aborted \(core dumped\)",
+            "{where} aborted; aborts are often the echo of another rank's death.",
+            confidence=0.4,
+            weight=Weight.ECHO,
+        ),
+        line(r"core dumped", role=CausalRole.CONFIRMATION),
+    ),
 )

@@ -1,40 +1,136 @@
-"""A GPU failed: memory that cannot be corrected, or a device that is no longer there."""
+"""A GPU failed: memory that cannot be corrected, a link that broke, or a device that is no longer there.
+
+XIDs are read with NVIDIA's own catalogue (`xids.py`): 63 is an event and 154 a recommendation, both only support what
+another line accuses; 45 is the consequence of another; 13, 31 and 43 are mostly the program's own doing and are read as
+an exception of its own. A GPU can be lost without any XID.
+"""
 
 from __future__ import annotations
 
-import re
+from rerail.server.core.cause_rules import Case, CauseRule, LinePattern, Match, Reading, Weight, from_sign, line
+from rerail.server.core.facts import Evidence
+from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.xids import XidLine, code_of, xid, xids_in
 
-from rerail.server.core.causes import Case, CauseRule, Match
-from rerail.server.core.view import Domain
+SAYS = "{where}: a GPU failed ({words})."
+KERNEL = frozenset({"kernel", "dmesg", "journal", "dcgm"})
+APPLICATION = "user_exception"
 
-LINES = re.compile(r"(?i)uncorrectable ECC error|fallen off the bus|GPU is lost|CUDA error: hardware stack error")
-"""What the driver, the runtime and the kernel say of it. A code of the kernel log (Xid) alone is not judged here."""
+
+def reads(evidence: Evidence) -> Reading | None:
+    """The XID that counts most on a line."""
+    if "Xid" not in evidence.text and code_of(evidence.code) is None:
+        return None
+    best: Reading | None = None
+    for told in xids_in(evidence.text):
+        reading = _reading(told)
+        if best is None or _importance(reading) > _importance(best):
+            best = reading
+    stated = code_of(evidence.code)
+    if best is None and stated is not None:
+        best = _reading(XidLine(stated, "", None, None, ""))
+    return best
+
+
+def _reading(told: XidLine) -> Reading:
+    known = xid(told.code)
+    words = f"XID {told.code}, {known.meaning.rstrip('.')}" if known.mnemonic else f"XID {told.code}"
+    traits = (("xid", str(told.code)),)
+    if known.is_consequence:
+        return Reading(RULE.name, CausalRole.CASCADE, words=words, traits=traits)
+    if known.says_nothing_failed:
+        return Reading(RULE.name, CausalRole.CONFIRMATION, words=words, traits=traits)
+    if told.link is not None and told.link.is_fatal is False:
+        return Reading(RULE.name, CausalRole.INITIATING, SAYS, f"{words}, not fatal", 0.5, Weight.ECHO, traits=traits)
+    if known.cause_class == APPLICATION:
+        says = "{where} made its GPU fail, as programs do ({words})."
+        return Reading(APPLICATION, CausalRole.INITIATING, says, words, 0.5, Weight.ECHO, traits=traits)
+    confidence = 0.95 if known.cause_class in ("gpu_hw", "nvlink") else 0.6
+    weight = Weight.ESTABLISHED if confidence > 0.9 else Weight.LINE
+    return Reading(
+        RULE.name, CausalRole.INITIATING, says=SAYS, words=words, traits=traits, confidence=confidence, weight=weight
+    )
+
+
+def _importance(reading: Reading) -> tuple[bool, float]:
+    return reading.role is CausalRole.INITIATING, reading.confidence
 
 
 def match(case: Case) -> Match | None:
     """The earliest line that tells of a failed device; the exception around it is how the program met it."""
-    for item in case.evidence:
-        found = LINES.search(item.evidence.text)
-        if found is None:
-            continue
-        rank, node = item.evidence.rank, item.evidence.node
-        where = f"the GPU of rank {rank}" if rank is not None else "a GPU"
-        at = f" on {node}" if node else ""
-        return Match(
-            0.95,
-            f"{where[0].upper()}{where[1:]}{at} failed: {found.group(0)}.",
-            rank,
-            node,
-            item.at,
-            initiating=(item,),
-            missing_evidence=None if node else "The kernel log of the node (NVRM: Xid …).",
-        )
-    return None
+    signs = case.accusing(RULE.name)
+    if not signs:
+        return None
+    heaviest = max(sign.reading.weight for sign in signs)
+    first = next(sign for sign in signs if sign.reading.weight is heaviest)
+    kernel = next((sign for sign in signs if sign.item.evidence.source in KERNEL), first)
+    chosen = kernel if first.reading.weight is kernel.reading.weight else first
+    found = from_sign(chosen, RULE, signs)
+    rank = found.rank if found.rank is not None else next((sign.rank for sign in signs if sign.rank is not None), None)
+    if rank is None:
+        pids = (str(told.pid) for sign in signs for told in xids_in(sign.text) if told.pid is not None)
+        rank = next((known for known in map(case.rank_of_process, pids) if known is not None), None)
+    node = found.node or next((sign.node for sign in signs if sign.node), None)
+    return Match(
+        found.confidence, found.sentence, rank, node, first.at, found.initiating,
+        None if node else "The kernel log of the node (NVRM: Xid …), which names the GPU.",
+        found.weight, found.traits,
+        confirming=tuple(
+            sign.item for sign in case.signs
+            if sign.reading.cause == RULE.name and sign.reading.role is CausalRole.CONFIRMATION
+        ),
+    )  # fmt: skip
 
+
+LINES: tuple[LinePattern, ...] = (
+    line(
+        r"uncorrectable (?:NVLink error|ECC error)[^\n]{0,40}"
+        r"|double[- ]bit ECC[^\n]{0,60}",
+        SAYS,
+        confidence=0.95,
+        weight=Weight.ESTABLISHED,
+        unless=r"Xid \(",
+    ),
+    line(
+        r"fallen off the bus|GPU is lost|GPU has been lost|GPU_IS_LOST"
+        r"|cudaErrorECCUncorrectable|cudaErrorDevicesUnavailable|GPU requires reset"
+        r"|ERROR_GPU_IS_LOST",
+        SAYS,
+        confidence=0.95,
+        weight=Weight.ESTABLISHED,
+        unless=r"Xid \(",
+    ),
+    line(
+        r"CUDA error: (?:hardware stack error|unspecified NVLink error|uncorrectable"
+        r"[^\n]{0,40}|system not yet initialized|operation not supported on global/shared address space)",
+        SAYS,
+        confidence=0.9,
+        weight=Weight.ESTABLISHED,
+    ),
+    line(
+        r"row remap(?:ping|per)[^\n]{0,30}fail[^\n]{0,60}"
+        r"|DBE[^\n]{0,40}count[^\n]{0,30}[1-9]|NVSwitch[^\n]{0,60}fatal[^\n]{0,60}"
+        r"|SXid[^\n]{0,80}fatal[^\n]{0,60}",
+        SAYS,
+        confidence=0.9,
+        weight=Weight.ESTABLISHED,
+        unless=r"Xid \(PCI|non-?fatal",
+    ),
+    line(
+        r"GPU health check[^\n]{0,30}fail[^\n]{0,120}"
+        r"|UnhealthyNode[^\n]{0,120}(?:GPU|NVLink)[^\n]{0,80}"
+        r"|unhealthy GPU[^\n]{0,80}",
+        SAYS,
+        confidence=0.8,
+    ),
+)
 
 RULE = CauseRule(
     name="gpu_hardware",
     domain=Domain.INFRASTRUCTURE,
     advice="Drain the node, reset or replace the GPU, and restart without it; the same GPU will fail again.",
     match=match,
+    lines=LINES,
+    order=10,
+    reads=reads,
 )

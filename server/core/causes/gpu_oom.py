@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import re
-
-from rerail.server.core.causes import Case, CauseRule, Match
+from rerail.server.core.cause_rules import CauseRule, line
 from rerail.server.core.view import Domain
 
-LINES = re.compile(r"CUDA out of memory|torch\.(cuda\.)?OutOfMemoryError|HIP out of memory")
-
-
-def match(case: Case) -> Match | None:
-    """An out-of-memory exception of the device allocator."""
-    for item in case.evidence:
-        if LINES.search(item.evidence.text):
-            rank = item.evidence.rank
-            where = f"Rank {rank}" if rank is not None else "A rank"
-            return Match(0.95, f"{where} ran out of GPU memory.", rank, item.evidence.node, item.at, initiating=(item,))
-    return None
-
+SAYS = "{where} ran out of GPU memory."
 
 RULE = CauseRule(
     name="gpu_oom",
     domain=Domain.WORKLOAD,
     advice="Lower the micro-batch or sequence length, or find what grew; a restart meets the same memory.",
-    match=match,
+    order=14,
+    lines=(
+        line(
+            r"(?:CUDA|HIP|XPU|MPS backend) out of memory"
+            r"|\b(?:torch\.(?:cuda\.)?)?OutOfMemoryError\b"
+            r"|(?:CUDA|HIP) error: out of memory|Cuda failure '?out of memory"
+            r"|cudaErrorMemoryAllocation|CUBLAS_STATUS_ALLOC_FAILED"
+            r"|CUDA_ERROR_OUT_OF_MEMORY|RESOURCE_EXHAUSTED: Out of memory",
+            SAYS,
+            confidence=0.95,
+            unless=r"catch|caught|retry|fall(?:ing)? back|java\.lang",
+        ),
+    ),
 )

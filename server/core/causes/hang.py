@@ -1,73 +1,121 @@
-"""A rank stopped making progress and a monitor's time-out ended the attempt.
+"""A rank stopped making progress, and a time-out ended the attempt.
+
+Flight recorder dumps name the rank that did not come, or say that none is missing, and decide where they are there.
 
 The exit codes that follow (mostly −9, the monitor's own signal) are consequences. In a collective every rank waits, so
-the rank that a time-out names is a victim as often as it is the culprit: no rank is blamed here.
+the rank that a time-out names is a victim as often as it is the culprit: a rank is blamed only where somebody says that
+it did not arrive, or where every other rank is known to have waited.
 """
 
 from __future__ import annotations
 
-import re
+from rerail.server.core.cause_rules import Case, CauseRule, Match, Sign, Weight, from_sign, line
+from rerail.server.core.flight_recorder.verdict import HANG, DumpVerdict, dump_verdict
+from rerail.server.core.view import CausalRole, Domain
 
-from rerail.server.core.attempt_record import TimedEvidence
-from rerail.server.core.causes import CASCADE_LINES, Case, CauseRule, Match
-from rerail.server.core.view import Domain
-
-TIMEOUT_LINES = re.compile(
-    r"Did not get (initial|subsequent) heartbeat|Section '[^']*' has been open for|Was out of section for"
-    r"|Interruption\.(SOFT_TIMEOUT|HARD_TIMEOUT|UNRESPONSIVE)|FT timeout elapsed",
-    re.IGNORECASE,
-)
-
-COLLECTIVE_TIMEOUT = re.compile(
-    r"Timed out waiting \d+ ?ms for (recv|send)|Watchdog caught collective operation timeout"
-    r"|Application timeout caused pair closure",
-    re.IGNORECASE,
-)
-"""What a rank prints that waited for another one until the collective's own time-out."""
-
-RELAY = re.compile(r"exitcode|closing signal|Worker group|ChildFailedError", re.IGNORECASE)
-
-
-def _somebody_else_failed(case: Case, waits: tuple[TimedEvidence, ...]) -> bool:
-    """Whether anything but waiting is told of a rank: a crash, a kill, an exception of its own, before the time-out."""
-    first = waits[0].at
-    for item in case.evidence:
-        text = item.evidence.text
-        if item.at <= first and not CASCADE_LINES.search(text) and not RELAY.search(text):
-            return True
-    return any(worker.exit_code in (-9, -11, 137) and worker.at <= first for worker in case.exits)
+MISSING = "A flight recorder dump or per-rank step beginnings would name the rank that did not arrive."
 
 
 def match(case: Case) -> Match | None:
-    """A monitor's time-out, or somebody who says that it hung."""
-    lines = tuple(item for item in case.evidence if TIMEOUT_LINES.search(item.evidence.text))
-    missing = "A flight recorder dump or per-rank step beginnings would name the rank that did not arrive."
+    """What the dumps say; else a monitor's time-out, a collective's own, or somebody who says that it hung."""
+    told_by_dumps = dump_verdict(case.evidence)
+    if told_by_dumps is not None and told_by_dumps.cause == HANG:
+        return _by_dumps(case, told_by_dumps)
+    signs = case.accusing(RULE.name)
+    named = [sign for sign in signs if sign.reading.rank is not None]
+    lines = [sign for sign in signs if sign.reading.weight is Weight.LINE and sign.reading.rank is None]
+    waits = [sign for sign in signs if sign.reading.weight is Weight.WAIT]
+    if named and not (lines and lines[0].at < named[0].at):
+        found = from_sign(named[0], RULE, named)
+        return Match(
+            found.confidence, found.sentence, found.rank, None, waits[0].at if waits else found.at,
+            tuple(sign.item for sign in [*named, *waits][:20]), "Where that rank was: its stack, or its last lines.",
+            Weight.LINE, found.traits,
+        )  # fmt: skip
     if lines:
-        ranks = sorted({item.evidence.rank for item in lines if item.evidence.rank is not None})
-        named = f" ({', '.join(f'rank {rank}' for rank in ranks)} timed out)" if ranks else ""
-        after = "" if case.last_step is None else f" after step {case.last_step}"
-        return Match(
-            0.9,
-            f"The run hung{after}: a monitor waited in vain for signs of life{named}.",
-            at=lines[0].at,
-            initiating=lines,
-            missing_evidence=missing,
-        )
-    waits = tuple(item for item in case.evidence if COLLECTIVE_TIMEOUT.search(item.evidence.text))
-    if waits and not _somebody_else_failed(case, waits):
-        ranks = sorted({item.evidence.rank for item in waits if item.evidence.rank is not None})
-        named = ", ".join(f"rank {rank}" for rank in ranks) or "a rank"
-        return Match(
-            0.7,
-            f"A collective timed out ({named} waited in vain) and no other rank failed before: one did not arrive.",
-            at=waits[0].at,
-            initiating=waits,
-            missing_evidence=missing,
-        )
+        return _monitored(case, lines, waits)
+    if waits:
+        return _waited(case, waits)
     told = case.says("hang", "heartbeat timeout", "heartbeat_timeout")
     if told:
-        return Match(0.7, f"Reported as a hang ({told}).", missing_evidence=missing)
+        return Match(0.7, f"Reported as a hang ({told}).", missing_evidence=MISSING)
     return None
+
+
+def _by_dumps(case: Case, told: DumpVerdict) -> Match:
+    """The dumps decide, unless something else is told of the culprit: then its absence is a consequence of that."""
+    waits = [sign for sign in case.signs if sign.accuses and sign.reading.cause in (RULE.name, "nccl_timeout")]
+    has_own_failure = any(
+        sign.accuses
+        and sign.reading.weight >= Weight.LINE
+        and sign.reading.cause != RULE.name
+        and (sign.rank is None or sign.rank == told.rank)
+        for sign in case.signs
+    )
+    return Match(
+        min(told.confidence, 0.6) if has_own_failure else told.confidence,
+        told.sentence, told.rank, told.node, min([told.at, *(sign.at for sign in waits[:1])]), told.initiating,
+        told.missing_evidence, Weight.WAIT if has_own_failure else Weight.LINE, told.traits,
+        confirming=tuple(sign.item for sign in waits[:20]),
+    )  # fmt: skip
+
+
+def _ranks(signs: list[Sign]) -> str:
+    ranks = sorted({sign.rank for sign in signs if sign.rank is not None})
+    if len(ranks) > 6:
+        return f"{len(ranks)} ranks, {ranks[0]}–{ranks[-1]}"
+    return ", ".join(f"rank {rank}" for rank in ranks)
+
+
+def _traits(signs: list[Sign]) -> tuple[tuple[str, str], ...]:
+    return next((sign.reading.traits for sign in signs if sign.reading.traits), ())
+
+
+def _monitored(case: Case, lines: list[Sign], waits: list[Sign]) -> Match:
+    ranks = _ranks(lines)
+    after = "" if case.last_step is None else f" after step {case.last_step}"
+    suspect = _silent_rank(case, waits)
+    return Match(
+        0.9,
+        f"The run hung{after}: a monitor waited in vain for signs of life{f' ({ranks} timed out)' if ranks else ''}."
+        + _blame(suspect, waits),
+        suspect,
+        at=min(lines[0].at, waits[0].at) if waits else lines[0].at,
+        initiating=tuple(sign.item for sign in lines[:20]),
+        missing_evidence=MISSING,
+        traits=_traits(lines),
+    )
+
+
+def _waited(case: Case, waits: list[Sign]) -> Match:
+    named = _ranks(waits) or "a rank"
+    suspect = _silent_rank(case, waits)
+    return Match(
+        0.7,
+        f"A collective timed out ({named} waited in vain) and no other rank failed before: one did not arrive."
+        + _blame(suspect, waits),
+        suspect,
+        at=waits[0].at,
+        initiating=tuple(sign.item for sign in waits[:20]),
+        missing_evidence=MISSING,
+        weight=Weight.WAIT,
+        traits=_traits(waits),
+    )
+
+
+def _blame(suspect: int | None, waits: list[Sign]) -> str:
+    return "" if suspect is None or not waits else f" Every other rank is known to have waited for rank {suspect}."
+
+
+def _silent_rank(case: Case, waits: list[Sign]) -> int | None:
+    """The one rank that is not known to have waited, where all the others are; None without a known world size."""
+    size = case.world_size
+    if size is None or size < 2 or size > 100_000:
+        return None
+    waited = {sign.rank for sign in waits if sign.rank is not None}
+    waited |= {sign.rank for sign in case.signs if sign.reading.role is CausalRole.CASCADE and sign.rank is not None}
+    silent = set(range(size)) - waited
+    return silent.pop() if len(silent) == 1 and len(waited) == size - 1 else None
 
 
 RULE = CauseRule(
@@ -75,4 +123,41 @@ RULE = CauseRule(
     domain=Domain.UNKNOWN,
     advice="Look at the rank that stopped first; compare the time-out with the longest healthy gap.",
     match=match,
+    order=30,
+    lines=(
+        line(
+            r"Rank (?P<rank>\d{1,7}) failed to pass monitoredBarrier[^\n]{0,60}",
+            "{where} did not come to the barrier ({words}).",
+            confidence=0.85,
+        ),
+        line(
+            r"Interruption\.(?:SOFT_TIMEOUT|HARD_TIMEOUT|UNRESPONSIVE) (?:affecting ranks "
+            r"|on ranks=)\{(?P<rank>\d{1,7})\}",
+            "{where} stopped giving signs of life ({words}).",
+            confidence=0.9,
+        ),
+        line(
+            r"Did not get (?:initial|subsequent) heartbeat[^\n]{0,60}"
+            r"|Section '(?P<section>[^'\n]{1,120})' has been open for[^\n]{0,80}"
+            r"|Was out of section for[^\n]{0,80}"
+            r"|Interruption\.(?:SOFT_TIMEOUT|HARD_TIMEOUT|UNRESPONSIVE)[^\n]{0,80}"
+            r"|FT timeout elapsed"
+            r"|no progress (?:for|in) \d{1,9} ?(?:s|sec|min)[^\n]{0,60}"
+            r"|training (?:appears|seems) (?:to be )?(?:hung|stuck|hanging)[^\n]{0,60}"
+            r"|(?:hang|stall|deadlock) detected[^\n]{0,80}"
+            r"|step (?:timed out|time-?out)[^\n]{0,60}",
+            confidence=0.9,
+        ),
+        line(
+            r"Timed out waiting \d{1,12} ?ms for (?:recv|send) operation"
+            r"|Application timeout caused pair closure"
+            r"|Heartbeat monitor timed out[^\n]{0,80}"
+            r"|watchdog got stuck for \d{1,9} seconds[^\n]{0,60}"
+            r"|Could not acquire GIL within[^\n]{0,60}|possible GIL induced hang"
+            r"|monitoredBarrier[^\n]{0,60}timed? ?out",
+            confidence=0.7,
+            weight=Weight.WAIT,
+        ),
+        line(r"Section\(s\) [^\n]{0,80} were still open", role=CausalRole.CONFIRMATION),
+    ),
 )

@@ -1,32 +1,73 @@
-"""The kernel killed a worker because the host, or its cgroup, ran out of memory."""
+"""The kernel killed a worker, or an allocation was refused, because the host or its cgroup ran out of memory.
+
+An exit by SIGKILL beside the kernel's line is this; the kernel's line beside exits of which none was a kill is another
+process's story and counts little.
+"""
 
 from __future__ import annotations
 
 import re
 
-from rerail.server.core.causes import Case, CauseRule, Match
-from rerail.server.core.view import Domain
+from rerail.server.core.cause_rules import Case, CauseRule, Match, Sign, Weight, from_sign, line, who
+from rerail.server.core.view import CausalRole, Domain
 
-LINES = re.compile(r"Out of memory: Killed process|oom-kill:|Memory cgroup out of memory|OOMKilled")
+KILLED = frozenset({-9, 137})
+SAYS = "{where} was killed by the kernel: the host, or its memory limit, was exhausted ({words})."
+VICTIM = re.compile(r"Killed process (\d{1,10}) \(([^)\n]{1,60})\)")
 
 
 def match(case: Case) -> Match | None:
-    """An exit marked as an out-of-memory kill, or the kernel's own line."""
-    for item in case.evidence:
-        if LINES.search(item.evidence.text):
-            return Match(
-                0.95,
-                "The kernel killed a worker: the host was out of memory.",
-                item.evidence.rank,
-                item.evidence.node,
-                item.at,
-                initiating=(item,),
-            )
-    for worker in case.exits:
-        if worker.oom_killed:
-            rank = worker.rank if worker.rank >= 0 else None
-            return Match(0.95, "A worker was killed: its host was out of memory.", rank, worker.node or None, worker.at)
+    """The kernel's or the scheduler's word for it, joined with the exit it explains."""
+    signs = [sign for sign in case.signs if sign.reading.cause == RULE.name and sign.reading.confidence > 0]
+    killed = [worker for worker in case.exits if worker.oom_killed]
+    kills = [worker for worker in case.exits if worker.exit_code in KILLED]
+    kernel = [sign for sign in signs if sign.reading.weight is Weight.ESTABLISHED]
+    if kernel:
+        return _killed(case, kernel)
+    if killed:
+        rank = killed[0].rank if killed[0].rank >= 0 else None
+        return Match(
+            0.95, f"{who(rank)} was killed: its host was out of memory.", rank, killed[0].node or None, killed[0].at,
+            weight=Weight.ESTABLISHED, traits=(("signal", "SIGKILL"),),
+        )  # fmt: skip
+    if signs:
+        return from_sign(signs[0], RULE, signs[:1])
+    if kills and case.says("oom"):
+        return Match(0.7, f"Killed, and reported as out of memory ({case.says('oom')}).", at=kills[0].at)
     return None
+
+
+def _killed(case: Case, kernel: list[Sign]) -> Match:
+    first = next((sign for sign in kernel if VICTIM.search(sign.text)), kernel[0])
+    victim = VICTIM.search(first.text)
+    kills = [worker for worker in case.exits if worker.exit_code in KILLED]
+    told_codes = [code for _, code in case.exit_codes]
+    told_codes += [worker.exit_code for worker in case.exits]
+    on_node = [worker for worker in kills if first.node and worker.node == first.node] or kills
+    rank = first.rank
+    if rank is None and victim is not None:
+        rank = case.rank_of_process(victim.group(1))
+    if rank is None and on_node and on_node[0].rank >= 0:
+        rank = on_node[0].rank
+    elif rank is None:
+        rank = next((each for each, code in case.exit_codes if code in KILLED), None)
+    node = first.node or (on_node[0].node if on_node else None) or None
+    words = f"process {victim.group(1)}, {victim.group(2)}" if victim else first.reading.words
+    sentence = SAYS.replace("{where}", who(rank, node)).replace("{words}", words)
+    is_confirmed = bool(kills) or any(code in KILLED for code in told_codes)
+    if not is_confirmed and told_codes:
+        return Match(
+            0.4, sentence, rank, node, first.at, (first.item,), "Exit codes: none that is known was a kill.",
+            weight=Weight.ECHO,
+        )  # fmt: skip
+    confirming = tuple(
+        sign.item for sign in case.signs if sign.reading.cause == "sigkill" or (sign in kernel and sign is not first)
+    )
+    confidence = 0.97 if is_confirmed else 0.9
+    return Match(
+        confidence, sentence, rank, node, first.at, (first.item,), None, Weight.ESTABLISHED,
+        (("signal", "SIGKILL"),), confirming=confirming,
+    )  # fmt: skip
 
 
 RULE = CauseRule(
@@ -34,4 +75,29 @@ RULE = CauseRule(
     domain=Domain.WORKLOAD,
     advice="Look at data loader workers and pinned memory; raise the memory limit or lower the number of workers.",
     match=match,
+    order=12,
+    lines=(
+        line(
+            r"Out of memory: Killed process[^\n]{0,80}"
+            r"|Memory cgroup out of memory[^\n]{0,80}|oom-kill:[^\n]{0,80}|\bOOMKilled\b"
+            r"|\bOOMKilling\b|Detected \d{1,6} oom[_-]kill event[^\n]{0,60}"
+            r"|exceeded (?:job )?memory limit[^\n]{0,60}|OUT_OF_MEMORY\b"
+            r"|systemd-oomd[^\n]{0,60}Killed[^\n]{0,60}|have been OOM Killed"
+            r"|oom_reaper: reaped process",
+            SAYS,
+            role=CausalRole.CONFIRMATION,
+            confidence=0.95,
+            weight=Weight.ESTABLISHED,
+            unless=r"CUDA|RESOURCE_EXHAUSTED",
+        ),
+        line(r"invoked oom-killer", role=CausalRole.CONFIRMATION),
+        line(
+            r"\bMemoryError\b[^\n]{0,80}|DefaultCPUAllocator: can'?t allocate memory"
+            r"|Cannot allocate memory|bad_alloc|not enough memory: you tried to allocate"
+            r"|unable to mmap \d{1,20} bytes[^\n]{0,40}Cannot allocate",
+            "{where} could not get host memory ({words}).",
+            confidence=0.85,
+            unless=r"CUDA|GPU",
+        ),
+    ),
 )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from rerail.server.core.causes import Case, CauseRule, Match
+from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line
 from rerail.server.core.facts import Initiator
 from rerail.server.core.view import Domain
 
 
 def match(case: Case) -> Match | None:
     """The attempt was stopped, not broken."""
+    told = from_lines(case, RULE)
     if not case.is_planned:
-        return None
+        return told
+    if told is not None:
+        return Match(0.95, told.sentence, initiating=told.initiating, weight=Weight.PLANNED)
     if case.next_initiator is Initiator.OPERATOR or case.says("operator"):
-        return Match(0.95, "An operator stopped it.")
-    return Match(0.9, "It was restarted without any fault.")
+        return Match(0.95, "An operator stopped it.", weight=Weight.PLANNED)
+    return Match(0.9, "It was restarted without any fault.", weight=Weight.PLANNED)
 
 
 RULE = CauseRule(
@@ -21,4 +24,17 @@ RULE = CauseRule(
     domain=Domain.WORKLOAD,
     advice="Nothing to repair; planned stops are left out of rates.",
     match=match,
+    order=8,
+    lines=(
+        line(
+            r"KeyboardInterrupt\b|Received (?:2|Signals\.SIGINT|SIGINT) death signal"
+            r"|got signal: 2\b|scancel\b[^\n]{0,40}|CANCELLED by \d{1,10}"
+            r"|CANCELLED AT \S{1,40} \*{3}"
+            r"|req=WorkloadControlRequest[^\n]{0,160}ShutdownWorkload[^\n]{0,120}",
+            "A person or a plan stopped it ({words}).",
+            confidence=0.85,
+            weight=Weight.LINE,
+            unless=r"DUE TO|Forcing exit|DataLoader",
+        ),
+    ),
 )

@@ -2,23 +2,56 @@
 
 from __future__ import annotations
 
-from rerail.server.core.causes import Case, CauseRule, Match
+from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line
 from rerail.server.core.facts import Outcome
-from rerail.server.core.view import Domain
+from rerail.server.core.view import CausalRole, Domain
 
 
 def match(case: Case) -> Match | None:
     """The scheduler says preempted, or the attempt ended so."""
     if "preempted" in case.scheduler_states or case.outcome is Outcome.PREEMPTED:
-        return Match(0.97, "The scheduler preempted the job.")
+        return Match(0.97, "The scheduler preempted the job.", weight=Weight.ESTABLISHED)
     if case.says("preempt", "evict"):
-        return Match(0.9, f"The job was preempted ({case.says('preempt', 'evict')}).")
+        words = case.says("preempt", "evict")
+        return Match(0.9, f"The job was preempted ({words}).", weight=Weight.ESTABLISHED)
+    found = from_lines(case, RULE)
+    if found is not None:
+        return Match(
+            found.confidence, found.sentence, None, found.node, found.at, found.initiating, weight=found.weight
+        )
     return None
 
+
+SAYS = "The scheduler took the machines away: {words}."
 
 RULE = CauseRule(
     name="preemption",
     domain=Domain.INFRASTRUCTURE,
     advice="Save on the scheduler's warning signal; ask for a higher priority or accept the cost.",
     match=match,
+    order=6,
+    lines=(
+        line(
+            r"CANCELLED AT [^\n]{0,40}DUE TO PREEMPTION"
+            r"|preempted JobId=\d{1,12}[^\n]{0,120}"
+            r"|\bPreempted(?: by |[^\n]{0,3}$)[^\n]{0,120}"
+            r"|PreemptionByScheduler[^\n]{0,60}|EvictionByEvictionAPI[^\n]{0,60}"
+            r"|TerminationByKubelet[^\n]{0,60}"
+            r"|Workload was (?:preempted|evicted)[^\n]{0,80}"
+            r"|spot (?:instance )?interruption[^\n]{0,80}"
+            r"|instance[^\n]{0,30} (?:preempted|reclaimed)[^\n]{0,60}|State=PREEMPTED"
+            r"|The node was low on resource[^\n]{0,80}|\bEvicted\b[^\n]{0,100}",
+            SAYS,
+            confidence=0.95,
+            weight=Weight.ESTABLISHED,
+            unless=r"client was evicted|Lustre|OOMKill",
+        ),
+        line(
+            r"preemption (?:warning|notice|signal)[^\n]{0,80}"
+            r"|received SIGUSR[12][^\n]{0,80}preempt",
+            SAYS,
+            confidence=0.85,
+        ),
+        line(r"caught signal \d{1,2}[^\n]{0,40}requeu", role=CausalRole.CONFIRMATION),
+    ),
 )

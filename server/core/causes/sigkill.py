@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
-from rerail.server.core.causes import Case, CauseRule, Match
+from rerail.server.core.attempt_record import TimedEvidence
+from rerail.server.core.cause_rules import Case, CauseRule, Match, from_lines, line, who
 from rerail.server.core.view import Domain
 
 KILLED = frozenset({-9, 137})
+MISSING = "The kernel log (an OOM kill says so there), the scheduler's events, or who sent the signal."
+TRAITS = (("signal", "SIGKILL"),)
 
 
 def match(case: Case) -> Match | None:
     """The earliest exit by SIGKILL."""
-    missing = "The kernel log (an OOM kill says so there), the scheduler's events, or who sent the signal."
+    told = tuple(sign.item for sign in case.signs if sign.reading.cause == RULE.name)
     for worker in case.exits:
         if worker.exit_code in KILLED:
             rank = worker.rank if worker.rank >= 0 else None
-            where = f"Rank {rank}" if rank is not None else "A worker"
             how = "was killed with SIGKILL" if worker.exit_code == -9 else "exited with 137, as after SIGKILL"
             return Match(
-                0.8, f"{where} {how}; nothing says by whom.", rank, worker.node or None, worker.at,
-                missing_evidence=missing,
+                0.8, f"{who(rank)} {how}; nothing says by whom.", rank, worker.node or None, worker.at,
+                initiating=_of(case, rank, told), missing_evidence=MISSING, traits=TRAITS,
             )  # fmt: skip
     for rank, code in case.exit_codes:
         if code in KILLED:
             return Match(
-                0.8, f"Rank {rank} was killed with SIGKILL; nothing says by whom.", rank, missing_evidence=missing
-            )
-    told = case.says("sigkill")
-    if told:
-        return Match(0.6, f"Reported as SIGKILL ({told}).", missing_evidence=missing)
+                0.8, f"{who(rank)} was killed with SIGKILL; nothing says by whom.", rank, initiating=told[:1],
+                missing_evidence=MISSING, traits=TRAITS,
+            )  # fmt: skip
+    found = from_lines(case, RULE)
+    if found is not None:
+        return Match(
+            found.confidence, found.sentence, found.rank, found.node, found.at, found.initiating, MISSING,
+            found.weight, found.traits,
+        )  # fmt: skip
+    reason = case.says("sigkill")
+    if reason:
+        return Match(0.6, f"Reported as SIGKILL ({reason}).", missing_evidence=MISSING, traits=TRAITS)
     return None
+
+
+def _of(case: Case, rank: int | None, told: tuple[TimedEvidence, ...]) -> tuple[TimedEvidence, ...]:
+    """The line that tells of this exit, else the first that tells of any."""
+    mine = [sign.item for sign in case.signs if sign.reading.cause == RULE.name and sign.rank == rank]
+    return tuple(mine[:1]) or told[:1]
 
 
 RULE = CauseRule(
@@ -36,4 +51,20 @@ RULE = CauseRule(
     domain=Domain.UNKNOWN,
     advice="Check the node's kernel log for the OOM killer and the scheduler for an eviction.",
     match=match,
+    order=42,
+    lines=(
+        line(
+            r"\(exitcode: (?:-9|137)\)|exitcode\s{0,4}: (?:-9|137) "
+            r"|Signal 9 \(SIGKILL\) received by PID \d{1,10}|killed by signal 9\b"
+            r"|exited (?:with|on) signal 9\b|died with <Signals\.SIGKILL: 9>"
+            r"|exit(?:ed)? (?:with )?code (?:137|-9)\b",
+            "{where} was killed with SIGKILL; nothing says by whom.",
+            confidence=0.8,
+        ),
+        line(
+            r"Interruption\.TERMINATED (?:affecting ranks |on ranks=)\{(?P<rank>\d{1,7})",
+            "{where} went away without a word: its process was gone when the monitor looked.",
+            confidence=0.7,
+        ),
+    ),
 )

@@ -1,47 +1,114 @@
-"""The training script raised an exception that nobody caught."""
+"""The training script raised an exception that nobody caught.
+
+An exception that no other rule knows is the user's. A rank that first lost its peers and then raises is an echo; the
+same exception on several ranks is the same fault everywhere and blames no single one.
+"""
 
 from __future__ import annotations
 
-import re
-
-from rerail.server.core.causes import CASCADE_LINES, Case, CauseRule, Match
-from rerail.server.core.view import Domain
-
-EXCEPTION_LINE = re.compile(
-    r"(?m)^(?:\[rank(?P<rank>\d+)\]:? ?|(?P<prefix>\d+): )?"
-    r"(?P<type>(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt))\b(?P<rest>.*)$"
+from rerail.server.core.cause_rules import (
+    Case,
+    CauseRule,
+    Match,
+    Reading,
+    Sign,
+    Weight,
+    exception_traits,
+    line,
+    who,
 )
-IN_PROCESS_LINE = re.compile(r"rank=(?P<rank>\d+) fn_ex: (?P<type>\w+)\((?P<rest>.*)")
+from rerail.server.core.facts import Evidence
+from rerail.server.core.naming import exception_in, without_numbers
+from rerail.server.core.view import CausalRole, Domain
+
+MISSING = "The traceback in the training log."
+RELAYS = frozenset(
+    {"ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "CalledProcessError", "RankShouldRestart",
+     "SignalException", "HealthCheckError", "RayTaskError", "MPIAbort", "RankDiscarded"}
+)  # fmt: skip
+"""Exceptions that only tell of another process's."""
+BENIGN = (
+    "NVMLError",
+    "FutureWarning",
+    "UserWarning",
+    "DeprecationWarning",
+    "StopIteration",
+    "GeneratorExit",
+    "NVMLError_",
+)
+
+
+def reads(evidence: Evidence) -> Reading | None:
+    """The exception that a piece of evidence ends with."""
+    if evidence.code == "restart_ex" or evidence.source in ("kernel", "dcgm"):
+        return None
+    named = exception_in(evidence.text, evidence.code)
+    if named is None or named.type.startswith(BENIGN):
+        return None
+    if named.type in RELAYS:
+        return Reading(RULE.name, CausalRole.TEARDOWN)
+    traits = tuple(sorted(exception_traits(evidence).items()))
+    words = f"{named.type}{f': {named.message}' if named.message else ''}"[:240]
+    if named.type == "SystemExit" and named.message in ("0", "None", ""):
+        return Reading(RULE.name, CausalRole.INFORMATIONAL, traits=traits)
+    return Reading(RULE.name, CausalRole.INITIATING, "{where} raised {words}", words, 0.85, Weight.LINE, traits=traits)
 
 
 def match(case: Case) -> Match | None:
-    """The earliest exception that is not the echo of another rank's death."""
-    for item in case.evidence:
-        text = item.evidence.text
-        if CASCADE_LINES.search(text):
-            continue
-        found = IN_PROCESS_LINE.search(text)
-        matches = [found] if found else list(EXCEPTION_LINE.finditer(text))
-        if not matches or matches[-1] is None:
-            continue
-        last = matches[-1]
-        told = item.evidence.rank
-        if told is None:
-            named = last.group("rank") or (last.groupdict().get("prefix"))
-            told = int(named) if named else None
-        words = f"{last.group('type')}{last.group('rest')}".strip()
-        where = f"Rank {told}" if told is not None else "A rank"
+    """The earliest exception that is not an echo of another rank's death; else an exit that says nothing else."""
+    signs = case.accusing(RULE.name)
+    heavy = [sign for sign in signs if sign.reading.weight >= Weight.LINE]
+    if heavy:
+        return _raised(case, heavy)
+    if signs:
+        first = signs[0]
         return Match(
-            0.85 if told is not None else 0.75,
-            f"{where} raised {words[:200]}",
-            rank=told,
-            node=item.evidence.node,
-            at=item.at,
-            initiating=(item,),
-        )
+            first.reading.confidence, f"{who(first.rank)}: {first.reading.words}.", first.rank, first.node, first.at,
+            (first.item,), MISSING, Weight.ECHO, first.reading.traits,
+        )  # fmt: skip
     if case.says("exception"):
-        return Match(0.6, f"Reported as an exception ({case.says('exception')}).",
-                     missing_evidence="The traceback in the training log.")  # fmt: skip
+        return Match(0.6, f"Reported as an exception ({case.says('exception')}).", missing_evidence=MISSING)
+    return _exited(case)
+
+
+def _raised(case: Case, signs: list[Sign]) -> Match:
+    first = signs[0]
+    same = [sign for sign in signs if _what(sign) == _what(first)]
+    ranks = sorted({sign.rank for sign in same if sign.rank is not None})
+    rank = first.rank if first.rank is not None else _only_failed(case)
+    confidence = first.reading.confidence if rank is not None else 0.75
+    if len(ranks) > 1:
+        named = ", ".join(map(str, ranks[:8])) + ("" if len(ranks) <= 8 else f", … ({len(ranks)} in all)")
+        return Match(
+            0.85, f"Ranks {named} raised {first.reading.words}", None, None, first.at,
+            tuple(sign.item for sign in same[:20]), traits=first.reading.traits,
+        )  # fmt: skip
+    return Match(
+        confidence, f"{who(rank)} raised {first.reading.words}", rank, first.node, first.at, (first.item,),
+        traits=first.reading.traits,
+    )  # fmt: skip
+
+
+def _what(sign: Sign) -> str:
+    return without_numbers(sign.reading.words)
+
+
+def _only_failed(case: Case) -> int | None:
+    """The one rank that ended by itself with an error, where nobody says who raised."""
+    own = sorted({rank for rank, code in case.exit_codes if 0 < code < 128})
+    return own[0] if len(own) == 1 else None
+
+
+def _exited(case: Case) -> Match | None:
+    """An exit with an error code of its own, from a rank that had lost nobody."""
+    echoing = {sign.rank for sign in case.signs if sign.reading.role is CausalRole.CASCADE}
+    for worker in case.exits:
+        rank = worker.rank if worker.rank >= 0 else None
+        if 0 < worker.exit_code < 126 and (rank is None or rank not in echoing):
+            return Match(
+                0.5, f"{who(rank)} ended itself with exit code {worker.exit_code} and said no more.", rank,
+                worker.node or None, worker.at, missing_evidence=MISSING, weight=Weight.ECHO,
+            )  # fmt: skip
     return None
 
 
@@ -50,4 +117,22 @@ RULE = CauseRule(
     domain=Domain.WORKLOAD,
     advice="Read the traceback; if it comes again at the same step, restarting will not help.",
     match=match,
+    order=90,
+    reads=reads,
+    lines=(
+        line(
+            r"CUDA error: (?:an illegal memory access|an illegal instruction|unspecified launch failure"
+            r"|device-side assert|misaligned address|invalid (?:argument|configuration|resource handle)"
+            r"|invalid program counter)[^\n]{0,60}|device-side assert triggered"
+            r"|Assertion `[^`\n]{1,120}` failed",
+            "{where} made its GPU fail: {words}.",
+            confidence=0.8,
+        ),
+        line(
+            r"Interruption\.BASE_EXCEPTION (?:affecting ranks |on ranks=)\{(?P<rank>\d{1,7})\}",
+            "{where} left the training function by an exception that restarts nothing.",
+            confidence=0.75,
+        ),
+        line(r"\(exitcode: \d{1,3}\)|exitcode\s{0,4}: \d{1,3} ", role=CausalRole.INFORMATIONAL),
+    ),
 )

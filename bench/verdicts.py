@@ -1,0 +1,173 @@
+"""How often the verdict is right: class, domain and rank over recorded failures whose truth is known.
+
+    python bench/verdicts.py [--wrong]
+
+The failures are real runs of NVRx's ft_launcher and in-process wrapper (three versions) and of torchrun, in
+`tests/corpus/verdicts`, with the fault that was injected in `tests/corpus/verdicts.json`; and single lines of public
+logs in `tests/corpus/log_lines.tsv`. Beside ours stands what NVRx's own restart agent (0.7 development tree,
+deterministic mode) answered for some of them, as recorded in `tests/corpus/restart_agent.json`.
+
+A rank counts as right where the truth names one and the verdict names it; naming none is *silent*, another is *wrong*.
+Where the truth names none, naming one is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from rerail.collectors.sources.run_files import read_run_files
+from rerail.server.commands.classifying import Interruption, interruptions
+from rerail.server.core.causes import reading_of
+from rerail.server.core.facts import Evidence
+
+CORPUS = Path(__file__).parent.parent / "tests" / "corpus"
+AGENT_CLASSES = {
+    "observed_exception": "user_exception",
+    "cuda_oom": "gpu_oom",
+    "linux_oom_kill_confirmation": "host_oom",
+}
+LINE_CLASSES = {
+    "collective_timeout_gloo": "hang", "config": "configuration", "desync": "collective_mismatch",
+    "gpu_hw": "gpu_hardware", "gpu_hw_info": "gpu_hardware", "heartbeat_timeout": "hang", "nan": "loss_anomaly",
+    "nccl_remote": "nccl_error", "nvlink": "gpu_hardware", "oom_gpu": "gpu_oom", "oom_host": "host_oom",
+    "rendezvous_timeout": "rendezvous", "segv": "crash", "sigkill_unknown": "sigkill",
+    "storage": "checkpoint_io checkpoint_corrupt", "straggler_or_hang": "hang", "teardown": "sigterm",
+}  # fmt: skip
+"""Class names of the collection → ours."""
+LINE_ROLES = {
+    "root": "initiating", "cascade": "cascade", "teardown": "teardown", "confirmation": "confirmation",
+    "detail": "confirmation informational initiating", "hint": "confirmation informational",
+    "lifecycle": "initiating confirmation", "restart_failure": "initiating",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One failure with its truth and what was said of it."""
+
+    name: str
+    kind: str
+    cause: str
+    """The first of the classes that count as right."""
+    said: str
+    is_class_right: bool
+    is_domain_right: bool
+    rank: int | None
+    said_rank: int | None
+
+    @property
+    def rank_is(self) -> str:
+        """right, silent or wrong."""
+        if self.rank == self.said_rank:
+            return "right"
+        return "silent" if self.said_rank is None else "wrong"
+
+
+def _allowed(told: str | list[str]) -> list[str]:
+    return [told] if isinstance(told, str) else told
+
+
+def outcomes() -> tuple[list[Outcome], list[str]]:
+    """Every known failure; and the runs without a fault in which one was seen all the same."""
+    found: list[Outcome] = []
+    false_alarms = []
+    for entry in json.loads((CORPUS / "verdicts.json").read_text()):
+        beside = [str(path) for pattern in entry.get("with", ()) for path in sorted(CORPUS.glob(pattern))]
+        files = read_run_files([str(CORPUS / "verdicts" / entry["path"]), *beside])
+        judged = interruptions(files)
+        if not entry["faults"] and judged:
+            false_alarms.append(f"{entry['path']}: {[each.verdict.cause for each in judged]}")
+        for fault in entry["faults"]:
+            name = entry["path"] + (" with dumps" if beside else "")
+            found.append(_outcome(name, fault, judged))
+    return found, false_alarms
+
+
+def _outcome(path: str, fault: dict, judged: list[Interruption]) -> Outcome:
+    place = (fault["restart"], fault["iteration"])
+    match = next((each for each in judged if (each.restart or 0, each.iteration or 0) == place), None)
+    classes = _allowed(fault["cause"])
+    said = match.verdict.cause if match is not None else "nothing"
+    domain = match.verdict.domain.value if match is not None else "nothing"
+    return Outcome(
+        f"{path} {place[0]}.{place[1]}", fault["kind"], classes[0], said, said in classes,
+        domain in _allowed(fault["domain"]), fault["rank"], match.verdict.culprit_rank if match is not None else None,
+    )  # fmt: skip
+
+
+def lines() -> list[tuple[str, str, str, str, str]]:
+    """`(class, role, our class, our role, line)` of every single line."""
+    found = []
+    for row in (CORPUS / "log_lines.tsv").read_text().splitlines()[1:]:
+        told, text, role = row.split("\t")
+        source = "kernel" if "NVRM" in text or text.startswith("Out of memory") else "stderr"
+        reading = reading_of(Evidence(run="r", emitter="e", seq=0, at=0, source=source, text=text))
+        found.append((LINE_CLASSES.get(told, told), LINE_ROLES[role], reading.cause, reading.role.value, text))
+    return found
+
+
+def agent() -> list[tuple[str, bool, str, str]]:
+    """`(run, whether class and rank of NVRx's agent are right, class, rank)` for runs with one fault."""
+    recorded = json.loads((CORPUS / "restart_agent.json").read_text())
+    truths = {entry["path"]: entry["faults"] for entry in json.loads((CORPUS / "verdicts.json").read_text())}
+    found = []
+    for name, told in recorded.items():
+        faults = truths.get(name.removesuffix(" (cycle log)"), [])
+        if not faults:
+            continue
+        fault = faults[0]
+        said = AGENT_CLASSES.get(told["failure_class"] or "", told["failure_class"] or "nothing")
+        rank = None if told["rank"] in (None, "") else int(told["rank"])
+        is_right = said in _allowed(fault["cause"])
+        rank_is = "right" if rank == fault["rank"] else "silent" if rank is None else "wrong"
+        found.append((name, is_right, said, rank_is))
+    return found
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--wrong", action="store_true", help="list what is wrong, one by one")
+    parsed = parser.parse_args()
+    found, false_alarms = outcomes()
+    by_class: dict[str, list[Outcome]] = defaultdict(list)
+    for each in found:
+        by_class[each.cause].append(each)
+    print(f"{'class':22}{'n':>4}{'class':>8}{'domain':>8}{'rank right':>12}{'silent':>8}{'wrong':>7}")
+    for name, rows in [*sorted(by_class.items()), ("all", found)]:
+        ranks = [row.rank_is for row in rows]
+        print(
+            f"{name:22}{len(rows):4}{sum(row.is_class_right for row in rows):8}"
+            f"{sum(row.is_domain_right for row in rows):8}{ranks.count('right'):12}{ranks.count('silent'):8}"
+            f"{ranks.count('wrong'):7}"
+        )
+    print(f"false alarms in runs without a fault: {len(false_alarms)} {'; '.join(false_alarms)}")
+    single = lines()
+    classes = sum(said in told.split() for told, _, said, _, _ in single)
+    roles = sum(said in told.split() for _, told, _, said, _ in single)
+    print(f"single lines of public logs: {len(single)}; class right {classes}, role right {roles}")
+    recorded = agent()
+    mine = {each.name.rsplit(" ", 1)[0]: each for each in reversed(found)}
+    ours = [mine[name.removesuffix(" (cycle log)")] for name, *_ in recorded]
+    print(
+        f"NVRx restart agent on {len(recorded)} of these logs: class right {sum(row[1] for row in recorded)}, "
+        f"rank right {sum(row[3] == 'right' for row in recorded)}, wrong {sum(row[3] == 'wrong' for row in recorded)}; "
+        f"ours on the same: class right {sum(each.is_class_right for each in ours)}, "
+        f"rank right {sum(each.rank_is == 'right' for each in ours)}, "
+        f"wrong {sum(each.rank_is == 'wrong' for each in ours)}"
+    )
+    if parsed.wrong:
+        for each in found:
+            if not each.is_class_right or not each.is_domain_right or each.rank_is != "right":
+                print(f"  {each.name}: {each.kind}: said {each.said}, rank {each.said_rank} (truth {each.rank})")
+        for told, role, said, said_role, text in single:
+            if said not in told.split() or said_role not in role.split():
+                print(f"  line {told}/{role}: said {said}/{said_role}: {text[:100]}")
+
+
+if __name__ == "__main__":
+    main()

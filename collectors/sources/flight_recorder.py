@@ -1,0 +1,75 @@
+"""Flight recorder dumps as a format of `rerail import`: one file per rank, or a folder of them.
+
+Rules
+- A dump is one binary file, read whole. The rank stands in its name; the groups that gloo's recorder does not tell are
+  read from side-cars (`….sidecar.json`) in the same folder.
+- The run has to be told: nothing in a dump names it. Its evidence belongs to the attempt that was alive at the last
+  operation recorded.
+- A fact's identity is the SHA-256 of the file, the same as that of a file given on an incident's page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+from rerail.collectors.formats import ImportFormat, OldFile
+from rerail.collectors.uploads import Kind, understood
+from rerail.server.core.codec import FactError
+from rerail.server.core.facts import Evidence, Fact
+from rerail.server.core.flight_recorder.refusal import MOST_BYTES
+
+KINDS = (Kind.FLIGHT_RECORDER, Kind.PROCESS_GROUPS)
+
+
+def read(file: OldFile) -> Iterator[Fact]:
+    """The evidence in a dump or a side-car."""
+    if file.run is None:
+        file.refuse(1, FactError("run", None, "a dump does not name its run: say --run"))
+        return
+    content = file.content()
+    found = understood(file.path, content)
+    if found.kind not in KINDS:
+        file.refuse(1, FactError("", file.path, "not a flight recorder dump"))
+        return
+    for words in found.refused:
+        file.refuse(1, FactError("", file.path, words))
+    for words in found.remarks:
+        file.remark(words)
+    emitter = f"artefact/{sha256(content).hexdigest()}"
+    for seq, piece in enumerate(found.pieces):
+        at = piece.at or _beside(file.path) or file.at
+        if at is None:
+            file.refuse(1, FactError("at", None, "nothing says when it was; put the dump of the same rank beside it"))
+            continue
+        yield Evidence(
+            run=file.run, emitter=emitter, seq=seq, at=at, source=piece.source, text=piece.text, code=piece.code,
+            rank=piece.rank, node=piece.node, attributes=piece.attributes,
+        )  # fmt: skip
+
+
+def _beside(path: str) -> int | None:
+    """When the dump that a side-car lies beside was: a side-car has no time of its own."""
+    stem = path.removesuffix(".sidecar.json")
+    if stem == path:
+        return None
+    for name in (stem, f"{stem}.json", f"{stem}.pickle"):
+        dump = Path(name)
+        if dump.is_file() and dump.stat().st_size <= MOST_BYTES:
+            found = understood(name, dump.read_bytes())
+            return next((piece.at for piece in found.pieces if piece.at is not None), None)
+    return None
+
+
+def belongs(name: str) -> bool:
+    """Whether a file of a folder is looked at: hidden files are not, nor what is plainly something else."""
+    return not name.startswith(".") and not name.endswith((".log", ".txt", ".py", ".md", ".png"))
+
+
+FORMAT = ImportFormat(
+    name="flight-recorder",
+    summary="PyTorch flight recorder dumps, pickle or JSON: files named by their rank, or folders of them",
+    read=read,
+    in_folder=belongs,
+)

@@ -1,0 +1,233 @@
+"""Run files: every log, error file and dump of one run, read together.
+
+Rules
+- What a file is, its content tells, and where its place says more (`attempt_1/0/stderr.log`, `app_cycle2.log`), that.
+- Launchers' logs are read first: they tell when an attempt's end was noticed. Worker logs without stamps are placed
+  there; a kernel log whose stamps count from the machine's start is placed at the only, or the last, such end.
+- A file that cannot be read, or whose kind is not known, is told with the reason and never stops the others.
+- Text is masked. Nothing here executes, unpickles or follows what a file says.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import BinaryIO
+
+from rerail.collectors.sources.attempts import FACTS_PER_BYTE
+from rerail.collectors.sources.error_files import evidence_of_error_file, is_error_file
+from rerail.collectors.sources.log_reader import read_log
+from rerail.collectors.uploads import Kind, understood
+from rerail.server.core.codec import FactError
+from rerail.server.core.facts import AttemptStarted, Evidence, Exit, Fact, MarkStage, RecoveryMark
+
+RUN = "classified"
+UNKNOWN_INSTANT = 1
+"""Where no file of a run carries a stamp: order is all that is known."""
+MOST_FILES = 50_000
+HEAD_BYTES = 16 * 1024
+ATTEMPT_IN_PATH = re.compile(r"(?:cycle|attempt)[_-]?(\d{1,6})(?=\D|$)")
+LOCAL_RANK_IN_PATH = re.compile(r"attempt_\d{1,6}/(\d{1,6})/")
+RANK_IN_NAME = re.compile(r"(?:^|[._-])rank[_-]?(\d{1,7})(?=[._-]|$)")
+LAUNCHER_SAYS = re.compile(
+    rb"ft_launcher|torchrun|torch/distributed/elastic|torch\.distributed\.elastic|rendezvous|Worker group"
+)
+CYCLE_FILE = re.compile(rb'"cycle_(?:start_time|number)"')
+
+
+@dataclass(frozen=True, slots=True)
+class FileRead:
+    """What became of one file."""
+
+    path: str
+    kind: str
+    """`log`, `error file`, `flight recorder`, or `skipped`."""
+    facts: int = 0
+    bytes: int = 0
+    lines_counted: int = 0
+    reason: str | None = None
+
+
+@dataclass(slots=True)
+class RunFiles:
+    """The facts of a run's files, and where each came from."""
+
+    facts: list[Fact] = field(default_factory=list)
+    files: list[FileRead] = field(default_factory=list)
+    paths: dict[str, str] = field(default_factory=dict)
+    """Emitter → path."""
+
+    def offset_of(self, emitter: str, seq: int) -> tuple[str, int] | None:
+        """The path and the byte of the line a fact was read from; None for facts that no log line told."""
+        path = self.paths.get(emitter)
+        return None if path is None or not emitter.startswith("log/") else (path, seq // FACTS_PER_BYTE)
+
+
+def files_in(paths: Iterable[str]) -> Iterator[Path]:
+    """Every file of these paths, folders walked in order of names; links to elsewhere are not followed."""
+    count = 0
+    for name in paths:
+        path = Path(name)
+        if not path.is_dir():
+            yield path
+            continue
+        for folder, folders, names in os.walk(path):
+            folders.sort()
+            for each in sorted(names):
+                count += 1
+                if count > MOST_FILES:
+                    return
+                if not (Path(folder) / each).is_symlink():
+                    yield Path(folder) / each
+
+
+def open_log(path: Path) -> BinaryIO:
+    """A file's bytes, unpacked where its name ends in `.gz`. Raises OSError."""
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
+def kind_of(path: Path, head: bytes) -> str:
+    """What a file is, by how it begins."""
+    if is_error_file(head):
+        return "error file"
+    if head[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05") or (
+        head.lstrip()[:1] == b"{" and (b'"pg_config"' in head or b'"comm_lib_version"' in head or b'"entries"' in head)
+    ):
+        return "flight recorder"
+    if head.lstrip()[:1] in (b"{", b"[") and CYCLE_FILE.search(head):
+        return "cycle file"
+    if path.suffix in (".jsonl", ".json") or (head.lstrip()[:2] == b'{"' and b"Traceback" not in head):
+        return "records"
+    if b"\0" in head[:4096] and head[:4096].count(b"\0") > 64:
+        return "binary"
+    return "log"
+
+
+def read_run_files(
+    paths: Iterable[str],
+    *,
+    tell: Callable[[str, int], None] | None = None,
+) -> RunFiles:
+    """Read every file. `tell` hears each path and how many of its bytes were read."""
+    run = RunFiles()
+    later: list[tuple[int, Path, str, bytes]] = []
+    for path in files_in(paths):
+        try:
+            with open_log(path) as file:
+                head = file.read(HEAD_BYTES)
+        except (OSError, EOFError, gzip.BadGzipFile) as error:
+            run.files.append(FileRead(str(path), "skipped", reason=str(getattr(error, "strerror", None) or error)))
+            continue
+        kind = kind_of(path, head)
+        if not head:
+            run.files.append(FileRead(str(path), "skipped", reason="empty"))
+        elif kind in ("binary", "cycle file") or (kind == "records" and path.suffix != ".json"):
+            run.files.append(FileRead(str(path), "skipped", reason=f"{kind}: holds no evidence that is read here"))
+        else:
+            later.append((_turn(path, kind, head), path, kind, head))
+    ends: dict[int, int] = {}
+    last_stamp: int | None = None
+    for _, path, kind, _ in sorted(later, key=lambda entry: (entry[0], str(entry[1]))):
+        fallback = _fallback(path, ends, last_stamp)
+        before = len(run.facts)
+        run.files.append(_read(path, kind, run, fallback, tell))
+        for fact in run.facts[before:]:
+            if (isinstance(fact, RecoveryMark) and fact.stage is MarkStage.NOTICED) or isinstance(fact, Exit):
+                ends.setdefault(fact.restart or 0, fact.at)
+            if fact.at != fallback and fact.at > UNKNOWN_INSTANT:
+                last_stamp = max(fact.at, last_stamp or 0)
+    return run
+
+
+def _turn(path: Path, kind: str, head: bytes) -> int:
+    """Launchers' logs first, then what lies in a place, then the rest."""
+    if kind == "log" and not ATTEMPT_IN_PATH.search(path.name) and LAUNCHER_SAYS.search(head):
+        return 0
+    return 1 if ATTEMPT_IN_PATH.search(str(path)) else 2
+
+
+def _fallback(path: Path, ends: dict[int, int], last_stamp: int | None) -> int:
+    """The instant of what has none: the end of its attempt, else the last end, else the last stamp."""
+    attempt = ATTEMPT_IN_PATH.findall(str(path))
+    if attempt and int(attempt[-1]) in ends:
+        return ends[int(attempt[-1])]
+    if ends:
+        return ends[max(ends)]
+    return last_stamp if last_stamp is not None else UNKNOWN_INSTANT
+
+
+def _read(
+    path: Path,
+    kind: str,
+    run: RunFiles,
+    fallback: int,
+    tell: Callable[[str, int], None] | None,
+) -> FileRead:
+    mark = hashlib.sha256(str(path).encode()).hexdigest()[:16]
+    emitter = f"{'log' if kind == 'log' else 'file'}/{mark}"
+    run.paths[emitter] = str(path)
+    try:
+        if kind == "log":
+            return _read_log(path, emitter, run, fallback, tell)
+        with open_log(path) as file:
+            data = file.read(64 * 1024 * 1024)
+        if kind == "error file":
+            found = evidence_of_error_file(data, path=str(path), run=RUN, emitter=emitter, fallback_at=fallback)
+        else:
+            found, kind = _dump(path, data, emitter, fallback)
+            if not found:
+                return FileRead(str(path), "skipped", reason=kind)
+        run.facts += found
+        return FileRead(str(path), kind, len(found), len(data))
+    except (FactError, OSError, EOFError) as error:
+        return FileRead(str(path), "skipped", reason=str(error))
+
+
+def _dump(path: Path, data: bytes, emitter: str, fallback: int) -> tuple[list[Evidence], str]:
+    """The evidence of a flight recorder dump or its side-car; without any, why."""
+    told = understood(str(path), data)
+    if told.kind not in (Kind.FLIGHT_RECORDER, Kind.PROCESS_GROUPS):
+        return [], "records: holds no evidence that is read here"
+    found = [
+        Evidence(
+            run=RUN, emitter=emitter, seq=seq, at=piece.at or fallback, source=piece.source, text=piece.text,
+            code=piece.code, rank=piece.rank, node=piece.node, attributes=piece.attributes,
+        )
+        for seq, piece in enumerate(told.pieces)
+    ]  # fmt: skip
+    return found, "flight recorder" if found else "; ".join([*told.refused, "no dump"])
+
+
+def _read_log(
+    path: Path, emitter: str, run: RunFiles, fallback: int, tell: Callable[[str, int], None] | None
+) -> FileRead:
+    place = str(path).replace(os.sep, "/")
+    attempt = ATTEMPT_IN_PATH.findall(place)
+    local = LOCAL_RANK_IN_PATH.search(place)
+    named = RANK_IN_NAME.search(path.name)
+    prefix = b"[default%d]:" % int(local[1]) if local else b"%d: " % int(named[1]) if named else b""
+    with open_log(path) as file:
+        read = read_log(
+            file, emitter=emitter, run=RUN, fallback_at=fallback,
+            year=time.gmtime(path.stat().st_mtime).tm_year, prefix=prefix,
+            restart=int(attempt[-1]) if attempt else None, worker_only=bool(attempt),
+            tell=None if tell is None else lambda done: tell(str(path), done),
+        )  # fmt: skip
+    facts = read.facts
+    if attempt:  # the log of one attempt's workers tells of no other
+        facts = [fact for fact in facts if not isinstance(fact, AttemptStarted) or fact.iteration]
+    elif not any(isinstance(fact, (RecoveryMark, AttemptStarted, Exit)) for fact in facts):
+        facts = [_keyless(fact) for fact in facts]
+    run.facts += facts
+    return FileRead(str(path), "log", len(facts), read.bytes, read.lines_counted)
+
+
+def _keyless(fact: Fact) -> Fact:
+    """A log without any attempt of its own belongs to whichever was alive at its instants."""
+    return replace(fact, restart=None)

@@ -1,0 +1,60 @@
+"""Telling lines: which lines of any log may be evidence, found fast.
+
+Rules
+- Two sieves. `LITERALS` are byte strings, one of which stands in every line that could matter, to a cause or to the
+  story of attempts: they are searched in whole blocks, and most of a log is never split into lines. `is_telling` looks
+  at what is left and decides whether worker output is evidence.
+- Both err on the side of taking too much: what a line means is decided where causes are judged.
+- The grammar of launchers (`launcher_log.py`) is not here, only words that its lines hold.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rerail.collectors.sources.torchrun_lines import NOT_TELLING
+
+LITERALS: tuple[bytes, ...] = (
+    b"Traceback", b"rror", b"xception", b"NVRM", b"atchdog", b"atal ", b"illed", b"ut of memory", b"oom", b"OOM",
+    b"imed out", b"imeout", b"bort", b"egmentation", b"exitcode", b"orker group", b"ignal", b"eartbeat", b"_ex: ",
+    b"ailed", b"FAILED", b"onnection", b"NCCL WARN", b"Event: ", b"endezvous", b"CANCELLED", b"reempt", b"terrupt",
+    b"not responding", b"ERROR", b"NaN", b": nan", b"finite", b"orrupt", b"ismatch", b"topping", b"cpp:", b"erminat",
+    b"SIG", b"Evict", b"hung", b"stuck", b" EXC ", b"EARLY", b"segfault", b"NotReady", b"launch configs", b"No space",
+    b"torchrun", b"ft_launcher", b"NestedRestarter", b"TORCHELASTIC_ENABLE", b"exit code",
+    b"spike", b"SDC", b"Link is Down",
+    b"unreachable", b"dumped", b"due to failure",
+    b"xiting program", b"ashes not", b"invalid pointer", b"GPU is lost",
+    b"double free", b"in use", b"failure", b"Failure",
+)  # fmt: skip
+"""None of them holds a digit: lines are also compared without their digits."""
+
+_TELLING = re.compile(
+    r"out of memory|OutOfMemory|CUDA error|CUDA_ERROR|NCCL (?:WARN|error)|ncclSystemError|Watchdog caught"
+    r"|watchdog|Fatal Python error|Segmentation fault|segfault at|Bus error|bus error|oom[-_]|OOM ?[Kk]ill"
+    r"|terminate called|what\(\):|No space left|quota exceeded|Connection (?:closed|reset|refused|aborted)"
+    r"|Broken pipe|[Aa]ddress already in use|[Tt]imed out|TIMED OUT|monitoredBarrier|\bXid\b|fallen off the bus"
+    r"|GPU is lost|GPU has been lost|ECC error|killed by signal|Killed process|died with <Signals|DUE TO "
+    r"|CANCELLED|NODE_FAIL|not responding|due to failure of node|[Pp]reempted|PREEMPT|\bEvicted\b|OOM Killed"
+    r"|memory limit|Traceback|(?:Error|Exception|Failure|Interrupt|Abort)\b ?[:(]|Error$|death signal"
+    r"""|got signal|Interruption\.|_ex: |\bloss\b[\"' ]{0,2}[:=] ?(?:nan|inf)"""
+    r"""|grad[ _]norm[\"' ]{0,2}[:=] ?(?:nan|inf)|\b(?:NaN|nan|Inf)\b[^\n]{0,60}\b(?:loss|grad)"""
+    r"|\b(?:loss|grad)\w{0,6}\b[^\n]{0,60}\b(?:NaN|Inf|non-?finite|not finite|spike|diverged)|[Ss]ilent data"
+    r"|\bSDC\b|checksum|hashes not|[Cc]orrupt|unexpected pos|shared memory|DataLoader|mismatch"
+    r"|unrecognized arguments|required: |heartbeat|Heartbeat monitor|stuck for|hang detected|hung|GIL"
+    r"|exiting program|persistent error|transient error"
+    r"|RestartAbort|EARLY TERMINATION|more restarts|BackoffLimit|TaintManager|NodeNotReady|No route to host"
+    r"|Network is unreachable|Link is Down|Stale file|Read-only file system|Input/output error"
+    r"|Transport endpoint|core dumped|Illegal instruction|free\(\): |double free|malloc\(\): |SIGSEGV|SIGABRT"
+    r"|SIGBUS|last enqueued|signal dumping|dump signal|failed collective|NCCL operations|Got completion|Kubelet"
+    r"|CheckpointException|failed to (?:save|load|write)|I/O error"
+)
+_NEVER = re.compile(r"num nan iterations|\bINFO\b[^\n]{0,80}retry|timeout ?=|timeout: \d|--[\w-]{0,40}timeout")
+_ALWAYS = re.compile(r"Error|ERROR|rror:|Xid|out of memory|oom|CANCELLED|killed", re.IGNORECASE)
+
+
+def is_telling(text: str) -> bool:
+    """Whether a line of worker output, outside a traceback, may be evidence."""
+    text = text[:8000]
+    if _TELLING.search(text) is None or NOT_TELLING.search(text):
+        return False
+    return _NEVER.search(text) is None or _ALWAYS.search(text) is not None

@@ -1,0 +1,64 @@
+"""Logs of the past into a run: `rerail import logs FILE --run ID`, and `kernel` for a machine's kernel log.
+
+A launcher's log states attempts, marks, exits and evidence; any other log states evidence. Of a kernel log only what
+the kernel said is taken, and lines whose stamps count from the machine's start are refused: they tell no instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rerail.collectors.formats import ImportFormat, OldFile
+from rerail.collectors.sources.log_reader import Read, read_log
+from rerail.server.core.codec import FactError
+from rerail.server.core.facts import Evidence, Fact
+
+
+class LinesFile:
+    """Lines as a file that is read in blocks."""
+
+    def __init__(self, old: OldFile) -> None:
+        self._lines = iter(old.lines)
+
+    def seekable(self) -> bool:
+        """Lines are read once."""
+        return False
+
+    def read(self, size: int = -1) -> bytes:
+        """Whole lines of at least `size` bytes, or what is left."""
+        parts, length = [], 0
+        for _, line in self._lines:
+            parts.append(line)
+            length += len(line)
+            if 0 <= size <= length:
+                break
+        return b"".join(parts)
+
+
+def _whole(old: OldFile, kind: str) -> Read:
+    return read_log(LinesFile(old), emitter=f"{kind}/{old.path}"[:200], run=old.run or old.stem)  # type: ignore[arg-type]
+
+
+def _logs(old: OldFile) -> Iterator[Fact]:
+    yield from _dated(old, _whole(old, "log"))
+
+
+def read_kernel(old: OldFile) -> Iterator[Fact]:
+    """What the kernel said."""
+    read = _whole(old, "kernel")
+    read.facts = [fact for fact in read.facts if isinstance(fact, Evidence) and fact.source == "kernel"]
+    yield from _dated(old, read)
+
+
+def _dated(old: OldFile, read: Read) -> Iterator[Fact]:
+    for fact in read.facts:
+        if fact.at > 0:
+            yield fact
+        else:
+            text = fact.text if isinstance(fact, Evidence) else fact.kind
+            old.refuse(1, FactError("at", text[:80], "no line of the file tells when this was (dmesg -T, journalctl)"))
+    if read.lines_counted:
+        old.remark(f"{read.lines_counted} lines of kinds that were kept often enough were only counted")
+
+
+FORMAT = ImportFormat(name="logs", summary="a log of a launcher, of workers, or of any framework", read=_logs)

@@ -1,0 +1,166 @@
+"""Uploads: what a file that somebody gives is, and the evidence in it. For the incident page and for imports alike.
+
+Rules
+- What a file is follows from its content: a flight recorder dump (pickle or JSON), the process groups beside one, an
+  error file of torchelastic, a kernel log, any other log. Its name tells the rank where nothing else does.
+- gzip is looked into, with a limit on what comes out. Nothing of a file is ever run.
+- Secrets are masked in every text; what is refused is said in a sentence, and the rest is taken.
+- `evidence_of_text` is the reader of plain text; everything else is here.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rerail.collectors.masking import masked
+from rerail.collectors.plain_text import Piece, evidence_of_text, is_kernel_log
+from rerail.server.core.codec import EARLIEST_INSTANT, LATEST_INSTANT
+from rerail.server.core.flight_recorder.dump import dump_of, is_dump, is_side_car, rank_in, side_car_of
+from rerail.server.core.flight_recorder.json_text import looks_like_json, read_json
+from rerail.server.core.flight_recorder.pickles import is_pickle, read_pickle
+from rerail.server.core.flight_recorder.refusal import DumpRefusedError
+from rerail.server.core.flight_recorder.summary import (
+    DUMP_CODE,
+    GROUPS_CODE,
+    SOURCE,
+    SUMMARY,
+    sentence,
+    side_car_summary,
+    summary,
+    summary_text,
+)
+
+LARGEST_UNPACKED = 256 * 1024 * 1024
+_GZIP = b"\x1f\x8b"
+
+
+class Kind(StrEnum):
+    """What a file is."""
+
+    FLIGHT_RECORDER = "flight_recorder"
+    PROCESS_GROUPS = "process_groups"
+    ERROR_FILE = "error_file"
+    KERNEL_LOG = "kernel_log"
+    LOG = "log"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """What was made of a file."""
+
+    kind: Kind
+    pieces: tuple[Piece, ...] = ()
+    refused: tuple[str, ...] = ()
+    """What could not be taken and why."""
+    remarks: tuple[str, ...] = ()
+
+
+def understood(name: str, content: bytes, rank: int | None = None) -> Understood:
+    """What a file is, and its evidence. `rank` is whose it is, where somebody says so."""
+    if content.startswith(_GZIP):
+        try:
+            content = _unpacked(content)
+        except (zlib.error, ValueError) as error:
+            return Understood(Kind.UNKNOWN, refused=(f"it is gzip that cannot be unpacked: {error}",))
+    if not content.strip():
+        return Understood(Kind.UNKNOWN, refused=("the file is empty",))
+    whose = rank if rank is not None else rank_in(name.removesuffix(".gz"))
+    if is_pickle(content):
+        try:
+            return _recorded(read_pickle(content), whose)
+        except DumpRefusedError as error:
+            return Understood(Kind.FLIGHT_RECORDER, refused=(str(error),))
+    if looks_like_json(content):
+        found = _structured(content, whose, rank)
+        if found is not None:
+            return found
+    if b"\0" in content[:65_536]:
+        return Understood(Kind.UNKNOWN, refused=("neither a flight recorder dump nor text",))
+    pieces, remarks = evidence_of_text(name, content)
+    kind = Kind.KERNEL_LOG if is_kernel_log(pieces) else Kind.LOG
+    refused = () if pieces else ("no line of it tells of a fault",)
+    return Understood(kind, tuple(pieces), refused, tuple(remarks))
+
+
+def _structured(content: bytes, whose: int | None, rank: int | None) -> Understood | None:
+    """What a JSON text is; None for one that is read as a log."""
+    try:
+        value = read_json(content)
+    except DumpRefusedError as error:
+        told = content[:4096]
+        looks_recorded = b'"entries"' in told or b'"pg_config"' in told or b'"collective_seq_id"' in told
+        return Understood(Kind.FLIGHT_RECORDER, refused=(str(error),)) if looks_recorded else None
+    try:
+        if is_side_car(value):
+            told_groups = side_car_of(value)
+            owner = told_groups.rank if told_groups.rank is not None else whose
+            found = side_car_summary(told_groups, owner or 0)
+            piece = Piece(
+                SOURCE, sentence(found), GROUPS_CODE, ((SUMMARY, summary_text(found)),), rank=owner, own_words=True
+            )
+            return Understood(Kind.PROCESS_GROUPS, (piece,))
+        if is_dump(value):
+            return _recorded(value, whose)
+    except DumpRefusedError as error:
+        return Understood(Kind.FLIGHT_RECORDER, refused=(str(error),))
+    if isinstance(value, dict) and "message" in value and len(value) <= 8:
+        return _error_file(value, rank)
+    return None
+
+
+def _recorded(value: object, rank: int | None) -> Understood:
+    if is_side_car(value):
+        return Understood(Kind.PROCESS_GROUPS, refused=("process groups are read as JSON, not as a pickle",))
+    dump = dump_of(value)
+    if rank is None:
+        return Understood(
+            Kind.FLIGHT_RECORDER,
+            refused=("a dump does not say whose it is: name the file by its rank (…_rank_3), or tell the rank",),
+        )
+    told = summary(dump, rank)
+    at = told.last_at if told.last_at and EARLIEST_INSTANT <= told.last_at <= LATEST_INSTANT else None
+    attributes = ((SUMMARY, summary_text(told)), ("version", told.version or "1"))
+    piece = Piece(SOURCE, sentence(told), DUMP_CODE, attributes, rank=rank, at=at, own_words=True)
+    remarks = () if told.is_recorded else ("recording was disabled when this dump was made",)
+    return Understood(Kind.FLIGHT_RECORDER, (piece,), remarks=remarks)
+
+
+def _error_file(value: dict[object, object], rank: int | None) -> Understood:
+    """The file that torchelastic's `@record` writes: an exception and its stack."""
+    told = value["message"]
+    stack, at = "", None
+    if isinstance(told, dict):
+        extra = told.get("extraInfo")
+        extra = extra if isinstance(extra, dict) else {}
+        stack = str(extra.get("py_callstack") or "")
+        stamp = str(extra.get("timestamp") or "")
+        if stamp.isascii() and stamp.isdecimal() and len(stamp) <= 10:
+            seconds = int(stamp) * 1_000_000_000
+            at = seconds if EARLIEST_INSTANT <= seconds <= LATEST_INSTANT else None
+        told = told.get("message")
+    if not isinstance(told, str) or not told.strip():
+        return Understood(Kind.ERROR_FILE, refused=("message: not text, so nothing says what happened",))
+    code = told.partition(":")[0].rpartition(".")[2][:100]
+    code = code if code.isidentifier() else "error_file"
+    # The exception first, its stack behind it: who reads the evidence sees at once what it was.
+    text = told if not stack or stack.strip() == told.strip() else f"{told}\n{stack[-6000:]}"
+    return Understood(Kind.ERROR_FILE, (Piece("torchrun", masked(text), code, rank=rank, at=at),))
+
+
+def _unpacked(content: bytes) -> bytes:
+    """All members of a gzip stream. Raises ValueError where more comes out than the limit."""
+    parts, length = [], 0
+    while content:
+        stream = zlib.decompressobj(wbits=31)
+        part = stream.decompress(content, LARGEST_UNPACKED - length + 1)
+        length += len(part)
+        if length > LARGEST_UNPACKED:
+            raise ValueError(f"more than {LARGEST_UNPACKED} bytes come out of it")
+        if not stream.eof:
+            raise ValueError("it is cut off")
+        parts.append(part)
+        content = stream.unused_data.lstrip(b"\0")
+    return b"".join(parts)

@@ -1,0 +1,242 @@
+"""Artefacts: how a file that a person gives to an incident becomes evidence, and how it is taken back.
+
+Rules
+- The file is kept as it came, and what is understood of it becomes `evidence` facts of the incident's first attempt,
+  through the log like every other fact: the emitter is `artefact/<sha256>`, the numbers are the places in the file.
+  Giving the same file twice changes nothing.
+- Where a file says when something was, that instant holds; else that of the notice.
+- The files of an archive are given one by one, under their own names; the archive itself is not kept.
+- Taking a file back is a fact too (`artefact_state`), and so is letting it count again: nothing is deleted, and
+  `rerail replay` comes to the same. Giving a withdrawn file anew restores it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from rerail.collectors.archives import members
+from rerail.collectors.masking import masked
+from rerail.collectors.plain_text import Piece
+from rerail.collectors.uploads import Understood, understood
+from rerail.server.core import codec
+from rerail.server.core.facts import ArtefactState, Evidence, WindowState
+from rerail.server.core.view import ArtefactUse, Attempt
+from rerail.server.errors import NotFoundError, RefusedRequestError
+from rerail.server.people import Append, say
+from rerail.server.queries import Queries
+from rerail.server.query_results import ArtefactRow, GivenArtefact, IncidentView
+from rerail.server.store import Batch, LoggedFact, Stated, Store
+from rerail.server.store.log_slices import logged_facts
+
+LONGEST_NAME = 200
+DAY_NS = 86_400 * 10**9
+AHEAD_NS = DAY_NS
+HINT = "name, author and reason are text; rank is a number from 0 on; docs/facts.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Gift:
+    """What came of a file."""
+
+    artefact: GivenArtefact
+    is_new: bool
+    """Nobody had given it to this run before."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where files go."""
+
+    found: IncidentView
+    known: dict[str, ArtefactRow]
+    """What its run has already, by SHA-256."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A file that is kept, and what is to be stated of it."""
+
+    gift: Gift
+    facts: list[Evidence]
+
+
+class ArtefactDesk:
+    """Takes files for incidents of one store."""
+
+    def __init__(self, store: Store, append: Append, clock: Callable[[], int] = time.time_ns) -> None:
+        self._store = store
+        self._queries = Queries(store, clock)
+        self._append = append
+        self._clock = clock
+
+    def give(
+        self, incident_id: str, name: str, content: bytes, author: str | None = None, rank: int | None = None
+    ) -> Gift:
+        """Keep a file and state what is understood of it. Raises NotFoundError, or RefusedRequestError (409, 422)."""
+        place = self._place(incident_id)
+        taken = self._take(place, name, content, author, rank)
+        self._state([taken])
+        return taken.gift
+
+    def give_archive(
+        self, incident_id: str, content: bytes, largest: int, author: str | None = None
+    ) -> tuple[list[Gift], list[str]]:
+        """The same for every file of an archive; and what was not taken, by name and reason."""
+        place = self._place(incident_id)
+        taken: list[_Taken] = []
+        refused: list[str] = []
+        for member in members(content, largest):
+            if member.refused is not None or not member.content:
+                refused.append(f"{shown_name(member.name)}: {member.refused or 'empty'}")
+                continue
+            try:
+                taken.append(self._take(place, member.name, member.content, author, None))
+            except RefusedRequestError as error:
+                refused.append(f"{shown_name(member.name)}: {error.message}")
+        self._state(taken)
+        return [each.gift for each in taken], refused
+
+    def _place(self, incident_id: str) -> _Place:
+        found = self._queries.incident(incident_id)
+        run_id = found.incident.run_id
+        if self._store.log(run_id, 2**62).gone_before is not None:
+            raise RefusedRequestError(
+                409, "log_gone", f"the facts of run {run_id} were deleted", "its verdicts cannot be made anew"
+            )
+        return _Place(found, {row.sha256: row for row in self._store.artefacts(run_id)})
+
+    def _take(self, place: _Place, name: str, content: bytes, author: str | None, rank: int | None) -> _Taken:
+        """Keep one file; its facts are still to be stated."""
+        incident = place.found.incident
+        name = shown_name(name)
+        digest = sha256(content).hexdigest()
+        known = place.known.get(digest)
+        if known is not None and known.incident_id != incident.incident_id:
+            raise RefusedRequestError(
+                409,
+                "given_already",
+                f"this very file was given to incident {known.incident_id} as {known.name}",
+                "the evidence of one file belongs to one incident of a run: open that one to see it or take it back",
+            )
+        told = understood(name, content, rank)
+        facts, refused = self._facts(place.found, digest, told)
+        row = ArtefactRow(
+            sha256=digest, run_id=incident.run_id, incident_id=incident.incident_id, name=name, kind=told.kind.value,
+            size=len(content), received_at=self._clock(), author=author, pieces=len(facts), refused=refused,
+            remarks=told.remarks,
+        )  # fmt: skip
+        is_new = self._store.keep_artefact(row, content)
+        kept = (
+            row if known is None else replace(row, name=known.name, received_at=known.received_at, author=known.author)
+        )
+        place.known[digest] = kept
+        return _Taken(Gift(GivenArtefact(kept, False, not facts), is_new), facts)
+
+    def _state(self, taken: Sequence[_Taken]) -> None:
+        """Put the evidence of files into the log, in one batch; those that were withdrawn count again."""
+        stated = [
+            Stated(
+                each.gift.artefact.row.run_id,
+                _emitter(each.gift.artefact.row.sha256),
+                [LoggedFact(fact.seq, fact.at, codec.encode_line(fact).rstrip()) for fact in each.facts],
+            )
+            for each in taken
+            if each.facts
+        ]
+        if stated:
+            self._append(Batch(self._clock(), stated))
+        for each in taken:
+            row = each.gift.artefact.row
+            if not each.gift.is_new and (use := self._use(row.run_id, row.sha256)) is not None and use.is_withdrawn:
+                self._say(row.run_id, row.sha256, WindowState.RESTORED, None, row.author)
+
+    def withdraw(self, incident_id: str, digest: str, reason: str | None, author: str | None) -> GivenArtefact:
+        """Its evidence no longer counts. Raises NotFoundError for an incident or an artefact that is not known."""
+        return self._change(incident_id, digest, WindowState.WITHDRAWN, reason, author)
+
+    def restore(self, incident_id: str, digest: str, reason: str | None, author: str | None) -> GivenArtefact:
+        """Its evidence counts after all. Raises like `withdraw`."""
+        return self._change(incident_id, digest, WindowState.RESTORED, reason, author)
+
+    def _change(
+        self, incident_id: str, digest: str, state: WindowState, reason: str | None, author: str | None
+    ) -> GivenArtefact:
+        run_id = self._queries.incident(incident_id).incident.run_id
+        known = self._known(run_id, digest)
+        if known is None or known.incident_id != incident_id:
+            raise NotFoundError("artefact of this incident", digest[:80])
+        wanted = state is WindowState.WITHDRAWN
+        uses = self._queries.run(run_id).artefacts
+        is_so = any(use.is_withdrawn for use in uses if use.artefact == digest) is wanted
+        if is_so:
+            # The view may not have heard of the latest word yet; the log has.
+            latest = self._use(run_id, digest)
+            is_so = (latest is not None and latest.is_withdrawn) is wanted
+        if not is_so:
+            self._say(run_id, digest, state, reason, author)
+        return GivenArtefact(known, state is WindowState.WITHDRAWN, False)
+
+    def _known(self, run_id: str, digest: str) -> ArtefactRow | None:
+        return next((row for row in self._store.artefacts(run_id) if row.sha256 == digest), None)
+
+    def _use(self, run_id: str, digest: str) -> ArtefactUse | None:
+        """What the log says of it: the view may not have heard of the latest word yet."""
+        latest: ArtefactState | None = None
+        for fact in logged_facts(self._store, run_id):
+            if isinstance(fact, ArtefactState) and fact.artefact == digest:
+                order = (fact.at, fact.emitter, fact.seq)
+                if latest is None or (latest.at, latest.emitter, latest.seq) < order:
+                    latest = fact
+        if latest is None:
+            return None
+        return ArtefactUse(digest, 0, latest.state is WindowState.WITHDRAWN, latest.at, latest.reason, latest.author)
+
+    def _say(self, run_id: str, digest: str, state: WindowState, reason: str | None, author: str | None) -> None:
+        said = {
+            "kind": ArtefactState.kind, "artefact": digest, "state": state.value, "reason": reason, "author": author,
+        }  # fmt: skip
+        say(self._queries, self._append, self._clock, run_id, said, HINT)
+
+    def _facts(self, found: IncidentView, digest: str, told: Understood) -> tuple[list[Evidence], tuple[str, ...]]:
+        """The evidence in a file as facts of the incident's first attempt, and what was refused."""
+        first = min(found.incident.attempts)
+        attempt = next((each for each in found.attempts if each.number == first), None)
+        noticed_at = found.incident.noticed_at or found.incident.started_at
+        facts: list[Evidence] = []
+        refused = list(told.refused)
+        for seq, piece in enumerate(told.pieces):
+            at = piece.at if piece.at is not None and piece.at <= self._clock() + AHEAD_NS else noticed_at
+            fact = _evidence(found.incident.run_id, digest, seq, at, piece, attempt)
+            try:
+                codec.decode_line(codec.encode_line(fact))
+            except codec.FactError as error:
+                refused.append(str(error))
+                continue
+            facts.append(fact)
+        return facts, tuple(refused)
+
+
+def _emitter(digest: str) -> str:
+    return f"artefact/{digest}"
+
+
+def _evidence(run_id: str, digest: str, seq: int, at: int, piece: Piece, attempt: Attempt | None) -> Evidence:
+    return Evidence(
+        run=run_id, emitter=_emitter(digest), seq=seq, at=at, artefact=digest,
+        job=None if attempt is None else attempt.job,
+        requeue=None if attempt is None else attempt.requeue,
+        restart=None if attempt is None else attempt.restart,
+        iteration=None if attempt is None else attempt.iteration,
+        rank=piece.rank, node=piece.node, source=piece.source, code=piece.code,
+        text=masked(piece.text), attributes=piece.attributes,
+    )  # fmt: skip
+
+
+def shown_name(name: str) -> str:
+    """A file's name as it is kept: without folders, printable, not too long."""
+    last = name.replace("\\", "/").rsplit("/", 1)[-1]
+    kept = "".join(letter if letter.isprintable() else "�" for letter in last).strip() or "file"
+    return kept if len(kept) <= LONGEST_NAME else kept[-LONGEST_NAME:]

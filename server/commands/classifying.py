@@ -1,0 +1,271 @@
+"""`rerail classify`: why runs stopped, read from logs and dumps alone: no server, no database.
+
+Rules
+- All paths of one command are one run, and its files are judged together; `--each` judges every path by itself.
+- The verdicts are those of the pages: the files become facts, which go through the same fold and the same rules.
+- `--json` has a stable shape (docs/verdicts.md). Exit codes: 0 read and judged, also where nothing had stopped; 1 no
+  path could be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from rerail.collectors.sources.run_files import RUN, UNKNOWN_INSTANT, RunFiles, open_log, read_run_files
+from rerail.server.core.attempt_record import TimedEvidence, WorkerExit
+from rerail.server.core.cause_rules import Case, Weight
+from rerail.server.core.causes import judge, judged_signs
+from rerail.server.core.facts import AttemptEnded, AttemptStarted, Evidence, Exit, Outcome
+from rerail.server.core.fold import RunFold
+from rerail.server.core.report import iso
+from rerail.server.core.view import CausalRole, EvidenceLine, RunState, Verdict
+from rerail.server.errors import RerailError
+
+SHAPE = 1
+A_SECOND = 1_000_000_000
+SHOWN_LINES = 6
+JSON_LINES = 50
+LONGEST_SHOWN = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """One interruption that the files tell of."""
+
+    attempt: int | None
+    restart: int | None
+    iteration: int | None
+    verdict: Verdict
+    trace: tuple[EvidenceLine, ...]
+    at: int | None
+
+
+def classify(parsed: argparse.Namespace) -> int:
+    """Judge every path, together or each by itself."""
+    groups = [[path] for path in parsed.paths] if parsed.each else [list(parsed.paths)]
+    answers = []
+    for group in groups:
+        progress = _Progress()
+        files = read_run_files(group, tell=progress.show)
+        progress.end()
+        answers.append((group, files, interruptions(files)))
+    if all(each.kind == "skipped" for _, files, _ in answers for each in files.files):
+        reasons = "; ".join(f"{each.path}: {each.reason}" for _, files, _ in answers for each in files.files[:5])
+        raise RerailError(f"nothing could be read: {reasons or 'no file there'}")
+    if parsed.json:
+        shown = [_answer(group, files, found) for group, files, found in answers]
+        told = {"version": SHAPE, "runs": shown} if parsed.each else {"version": SHAPE, **shown[0]}
+        print(json.dumps(told, indent=2, ensure_ascii=False))
+        return 0
+    for group, files, found in answers:
+        _print(group, files, found)
+    return 0
+
+
+def interruptions(files: RunFiles) -> list[Interruption]:
+    """What stopped, in order, and why."""
+    if not files.facts:
+        return []
+    fold = RunFold(RUN)
+    fold.add(files.facts)
+    view = fold.view(max(fact.at for fact in files.facts) + A_SECOND)
+    found = [
+        Interruption(
+            attempt.number, attempt.restart, attempt.iteration, verdict, trace, attempt.noticed_at or attempt.ended_at
+        )
+        for attempt, verdict, trace in fold.endings()
+    ]
+    if found:
+        return found
+    has_completed = any(isinstance(fact, AttemptEnded) and fact.outcome is Outcome.COMPLETED for fact in files.facts)
+    if has_completed or (view.attempts and view.state is RunState.ENDED):
+        return []
+    restarts = sorted({fact.restart for fact in files.facts if isinstance(fact, Evidence)}, key=lambda each: each or -1)
+    return [each for restart in restarts for each in _of_restart(files, restart)]
+
+
+def _of_restart(files: RunFiles, restart: int | None) -> list[Interruption]:
+    """Logs that tell of no attempt's beginning or end: one interruption each, where something accuses somebody."""
+    evidence = sorted(
+        (
+            TimedEvidence(fact.at, fact)
+            for fact in files.facts
+            if isinstance(fact, Evidence) and fact.restart == restart
+        ),
+        key=TimedEvidence.order,
+    )
+    exits = sorted(
+        WorkerExit(
+            fact.at, -1 if fact.rank is None else fact.rank, fact.exit_code, bool(fact.oom_killed), fact.node or ""
+        )
+        for fact in files.facts
+        if isinstance(fact, Exit) and fact.restart == restart
+    )
+    size = next((fact.world_size for fact in files.facts if isinstance(fact, AttemptStarted) and fact.world_size), None)
+    case = Case(evidence, exits, (), None, None, (), (), (), None, False, None, world_size=size)
+    verdict, trace = judge(case)
+    signs = judged_signs(case)
+    accuses = [sign for sign in signs if sign.accuses and sign.reading.weight >= Weight.ECHO]
+    if verdict.cause == "unknown" and not accuses and not exits:
+        return []
+    at = next((line.at for line in trace if line.role is CausalRole.INITIATING), None)
+    return [Interruption(restart, restart, None, verdict, trace, at)]
+
+
+# --- showing ---
+
+
+def _resting(found: Interruption) -> list[EvidenceLine]:
+    first = [line for line in found.trace if line.role is CausalRole.INITIATING]
+    return first + [line for line in found.trace if line.role is not CausalRole.INITIATING]
+
+
+def _answer(group: Sequence[str], files: RunFiles, found: Sequence[Interruption]) -> dict[str, object]:
+    places = _places(files, [line for each in found for line in _resting(each)[:JSON_LINES]])
+    return {
+        "paths": list(group),
+        "interruptions": [_interruption_answer(each, files, places) for each in found],
+        "files": [
+            {"path": file.path, "kind": file.kind, "bytes": file.bytes, "facts": file.facts,
+             "lines_counted": file.lines_counted}
+            for file in files.files
+            if file.kind != "skipped"
+        ],
+        "skipped": [{"path": file.path, "reason": file.reason} for file in files.files if file.kind == "skipped"],
+    }  # fmt: skip
+
+
+def _interruption_answer(found: Interruption, files: RunFiles, places: dict[tuple[str, int], int]) -> dict[str, object]:
+    verdict = found.verdict
+    lines = _resting(found)[:JSON_LINES]
+    return {
+        "attempt": found.attempt,
+        "restart": found.restart,
+        "iteration": found.iteration,
+        "at": _instant(found.at),
+        "cause": verdict.cause,
+        "domain": verdict.domain.value,
+        "confidence": verdict.confidence,
+        "culprit_rank": verdict.culprit_rank,
+        "culprit_node": verdict.culprit_node,
+        "verdict": verdict.sentence,
+        "advice": verdict.advice,
+        "missing_evidence": verdict.missing_evidence,
+        "traits": dict(verdict.traits),
+        "evidence": [
+            {
+                "file": _path(files, line), "line": _line_number(files, line, places), "at": _instant(line.at),
+                "role": line.role.value, "source": line.source, "rank": line.rank, "node": line.node,
+                "code": line.code, "text": line.text, "meaning": line.meaning,
+            }
+            for line in lines
+        ],
+    }  # fmt: skip
+
+
+def _instant(at: int | None) -> str | None:
+    return None if at is None or at <= UNKNOWN_INSTANT else iso(at)
+
+
+def _path(files: RunFiles, line: EvidenceLine) -> str | None:
+    return files.paths.get(line.emitter or "")
+
+
+def _line_number(files: RunFiles, line: EvidenceLine, places: dict[tuple[str, int], int]) -> int | None:
+    if line.emitter is None or line.seq is None:
+        return None
+    told = files.offset_of(line.emitter, line.seq)
+    return None if told is None else places.get(told)
+
+
+def _places(files: RunFiles, lines: Sequence[EvidenceLine]) -> dict[tuple[str, int], int]:
+    """`(path, byte)` → line number, for the lines that are shown."""
+    wanted: dict[str, set[int]] = {}
+    for line in lines:
+        if line.emitter is not None and line.seq is not None:
+            told = files.offset_of(line.emitter, line.seq)
+            if told is not None:
+                wanted.setdefault(told[0], set()).add(told[1])
+    places: dict[tuple[str, int], int] = {}
+    for path, offsets in wanted.items():
+        number = 1
+        with open_log(Path(path)) as file:
+            for before, offset in pairwise([0, *sorted(offsets)]):
+                left = offset - before
+                while left > 0 and (data := file.read(min(left, 1 << 22))):
+                    number += data.count(b"\n")
+                    left -= len(data)
+                places[path, offset] = number
+    return places
+
+
+def _print(group: Sequence[str], files: RunFiles, found: Sequence[Interruption]) -> None:
+    read = [file for file in files.files if file.kind != "skipped"]
+    name = ", ".join(group[:3]) + ("" if len(group) <= 3 else f" and {len(group) - 3} more")
+    print(f"{name}: {len(read)} file{'s' * (len(read) != 1)} read, {_count(found)}")
+    places = _places(files, [line for each in found for line in _resting(each)[:SHOWN_LINES]])
+    for each in found:
+        _print_interruption(each, files, places)
+    skipped = [file for file in files.files if file.kind == "skipped"]
+    for file in skipped[:10]:
+        print(f"  not read: {file.path}: {file.reason}", file=sys.stderr)
+    if len(skipped) > 10:
+        print(f"  … and {len(skipped) - 10} more files not read", file=sys.stderr)
+
+
+def _count(found: Sequence[Interruption]) -> str:
+    return "no interruption found" if not found else f"{len(found)} interruption{'s' * (len(found) != 1)}"
+
+
+def _print_interruption(found: Interruption, files: RunFiles, places: dict[tuple[str, int], int]) -> None:
+    verdict = found.verdict
+    where = "" if found.attempt is None else f"attempt {found.attempt}: "
+    print(f"\n  {where}{verdict.cause} ({verdict.domain.value}, {verdict.confidence:.0%} sure)")
+    print(f"    {_plain(verdict.sentence)}")
+    rank = "not known" if verdict.culprit_rank is None else str(verdict.culprit_rank)
+    print(
+        f"    culprit rank {rank}, node {verdict.culprit_node or 'not known'}, at {_instant(found.at) or 'no instant'}"
+    )
+    lines = _resting(found)
+    for line in lines[:SHOWN_LINES]:
+        number = _line_number(files, line, places)
+        path = _path(files, line)
+        place = f"{path}:{number}" if path and number else path or line.source
+        print(f"    [{line.role.value}] {place}: {_plain(line.text)}")
+        if line.meaning:
+            print(f"        {_plain(line.meaning)}")
+    if len(lines) > SHOWN_LINES:
+        print(f"    … and {len(lines) - SHOWN_LINES} more pieces of evidence; --json shows up to {JSON_LINES}")
+    if verdict.advice:
+        print(f"    do: {verdict.advice}")
+    if verdict.missing_evidence:
+        print(f"    would settle it: {_plain(verdict.missing_evidence)}")
+
+
+def _plain(text: str) -> str:
+    """One line without anything a terminal would obey."""
+    words = "".join(letter if letter.isprintable() else " " for letter in text[: LONGEST_SHOWN + 1])
+    return words if len(words) <= LONGEST_SHOWN else words[:LONGEST_SHOWN] + "…"
+
+
+class _Progress:
+    """How much was read, on a terminal's last line; silent where standard error is none."""
+
+    def __init__(self) -> None:
+        self._is_shown = sys.stderr.isatty()
+        self._has_shown = False
+
+    def show(self, path: str, done: int) -> None:
+        if self._is_shown and done > (1 << 24):
+            print(f"\r{done / 1e6:10.0f} MB of {path[-60:]}", end="", file=sys.stderr, flush=True)
+            self._has_shown = True
+
+    def end(self) -> None:
+        if self._has_shown:
+            print(file=sys.stderr)

@@ -1,0 +1,295 @@
+"""Cause rules: what one is made of, and what it may look at.
+
+A rule is one file of `causes/`. Most of it is a table of lines: a pattern, the causal role of a line that matches, who
+must have said it, and a sentence. What lines alone cannot tell (exit codes, the scheduler's word, a missing rank) is a
+function that looks at the whole `Case`.
+
+Rules
+- A line has one reading. Where several rules know it, the rule with the lower `order` reads it: what is specific comes
+  before what is generic, and an exception that nobody knows is the user's.
+- Only `initiating` lines accuse. `cascade` is what a rank prints because another one went away, `teardown` is what the
+  launcher does afterwards, `confirmation` supports a cause that something else accuses, `informational` is neither.
+- `Weight` is how a conclusion stands to others: first the plan, then what an outside authority established, then what
+  a process said of itself, then waiting in vain, then echoes. Within one weight the earliest wins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from rerail.server.core.attempt_record import TimedEvidence, WorkerExit
+from rerail.server.core.facts import Evidence, Initiator, Outcome, Pairs
+from rerail.server.core.naming import exception_in, node_in, rank_in
+from rerail.server.core.pattern_words import words_of
+from rerail.server.core.view import CausalRole, Domain
+
+UNSTATED_ERROR_NS = 1_000_000_000
+"""How far a clock that never stated its error may be off: machines that keep time by NTP agree better than that."""
+
+
+class Weight(IntEnum):
+    """How much a conclusion counts beside others."""
+
+    ECHO = 1
+    """Only the reactions of others are known."""
+    WAIT = 2
+    """Somebody waited in vain for somebody else."""
+    LINE = 3
+    """A process, or its exit, says what happened to it."""
+    ESTABLISHED = 4
+    """The scheduler, the kernel or the hardware says so."""
+    PLANNED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LinePattern:
+    """A line of evidence that a rule knows."""
+
+    pattern: re.Pattern[str]
+    role: CausalRole
+    says: str
+    """The sentence, with `{where}` (who) and `{words}` (what matched); empty for lines that accuse nobody."""
+    confidence: float
+    weight: Weight
+    sources: frozenset[str]
+    """Who must have said it; empty: anybody."""
+    unless: re.Pattern[str] | None
+    domain: Domain | None
+    """Where it is not the rule's own."""
+    words: frozenset[str] | None
+    """Of which a line holds one, in lower case, before the pattern can match; None where that is not known."""
+
+    def may_match(self, lowered: str) -> bool:
+        """Whether it is worth trying."""
+        return self.words is None or any(word in lowered for word in self.words)
+
+
+def line(
+    pattern: str, says: str = "", role: CausalRole = CausalRole.INITIATING, confidence: float = 0.85,
+    weight: Weight = Weight.LINE, sources: Iterable[str] = (), unless: str | None = None, domain: Domain | None = None,
+) -> LinePattern:  # fmt: skip
+    """A row of a rule's table. Letters match in either case."""
+    return LinePattern(
+        re.compile(pattern, re.IGNORECASE), role, says, confidence, weight, frozenset(sources),
+        None if unless is None else re.compile(unless, re.IGNORECASE), domain,
+        words_of(pattern),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a rule makes of one line."""
+
+    cause: str
+    role: CausalRole
+    says: str = ""
+    words: str = ""
+    confidence: float = 0.0
+    weight: Weight = Weight.ECHO
+    rank: int | None = None
+    """Whom the line accuses, where that is not who said it."""
+    traits: Pairs = ()
+    domain: Domain | None = None
+
+
+UNREAD = Reading("unknown", CausalRole.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """A piece of evidence with its reading, and who it is about."""
+
+    item: TimedEvidence
+    reading: Reading
+    rank: int | None
+    node: str | None
+
+    @property
+    def at(self) -> int:
+        """Its instant on the server's clock."""
+        return self.item.at
+
+    @property
+    def text(self) -> str:
+        """What was said."""
+        return self.item.evidence.text
+
+    @property
+    def accuses(self) -> bool:
+        """It may be the beginning of the fault."""
+        return self.reading.role is CausalRole.INITIATING
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is known of one interrupted attempt."""
+
+    evidence: Sequence[TimedEvidence]
+    exits: Sequence[WorkerExit]
+    exit_codes: tuple[tuple[int, int], ...]
+    reason: str | None
+    outcome: Outcome | None
+    noticed_by: Sequence[tuple[int, str]]
+    lost_nodes: Sequence[tuple[int, str]]
+    scheduler_states: Sequence[str]
+    next_initiator: Initiator | None
+    is_planned: bool
+    last_step: int | None
+    started_at: int | None = None
+    last_step_at: int | None = None
+    """When its last completed step ended."""
+    world_size: int | None = None
+    clock_errors: dict[str, int] = field(default_factory=dict)
+    """Emitter → how far its clock may be off, in ns, where it was stated."""
+    signs: tuple[Sign, ...] = ()
+    """The evidence as the rules read it, in its order; the judge fills it in."""
+
+    def says(self, *words: str) -> str | None:
+        """The attempt's stated reason, or who noticed, if it contains one of the words."""
+        told = [text for text in (self.reason, *(by for _, by in self.noticed_by)) if text]
+        for text in told:
+            if any(word in text.lower() for word in words):
+                return text
+        return None
+
+    def accusing(self, cause: str) -> list[Sign]:
+        """The signs of a cause that may have begun the fault, in order."""
+        return [sign for sign in self.signs if sign.accuses and sign.reading.cause == cause]
+
+    def rank_of_process(self, process: str) -> int | None:
+        """The rank whose process had this id, as the launcher named it when it ended."""
+        words = f"(pid: {process})"
+        return next((sign.rank for sign in self.signs if sign.rank is not None and words in sign.text), None)
+
+    def error_ns(self, emitter: str) -> int:
+        """How far an emitter's clock may be off."""
+        return self.clock_errors.get(emitter, UNSTATED_ERROR_NS)
+
+    def uncertainty_ns(self, one: Sign, other: Sign) -> int:
+        """How far apart two signs must be for their order to be known: 0 where one clock stamped both."""
+        first, second = one.item.evidence, other.item.evidence
+        if first.emitter == second.emitter or (first.node is not None and first.node == second.node):
+            return 0
+        return self.error_ns(first.emitter) + self.error_ns(second.emitter)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What a rule concludes."""
+
+    confidence: float
+    sentence: str
+    rank: int | None = None
+    node: str | None = None
+    at: int | None = None
+    initiating: tuple[TimedEvidence, ...] = ()
+    """Evidence this cause rests on."""
+    missing_evidence: str | None = None
+    weight: Weight = Weight.LINE
+    traits: Pairs = ()
+    domain: Domain | None = None
+    """Where it is not the rule's own."""
+    confirming: tuple[TimedEvidence, ...] = ()
+    """Evidence that supports it without having begun it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CauseRule:
+    """One cause class."""
+
+    name: str
+    domain: Domain
+    advice: str
+    match: Callable[[Case], Match | None] | None = None
+    """What it concludes; without one, from its earliest accusing line."""
+    lines: tuple[LinePattern, ...] = ()
+    order: int = 50
+    """Who reads a line that several know: the lowest."""
+    reads: Callable[[Evidence], Reading | None] | None = None
+    """Reads what a pattern cannot, after its lines."""
+    settles: str | None = None
+    """What evidence would settle it, for conclusions from lines alone."""
+
+
+def read_by(rule: CauseRule, evidence: Evidence, lowered: str) -> Reading | None:
+    """What one rule makes of a piece of evidence; `lowered` is its text in lower case."""
+    text = evidence.text
+    for row in rule.lines:
+        if (row.sources and evidence.source not in row.sources) or not row.may_match(lowered):
+            continue
+        found = row.pattern.search(text)
+        if found is None or (row.unless is not None and row.unless.search(text)):
+            continue
+        accused = found.groupdict().get("rank")
+        return Reading(
+            rule.name, row.role, row.says, found.group(0)[:300], row.confidence, row.weight,
+            int(accused) if accused else None, _traits(found, evidence), row.domain,
+        )  # fmt: skip
+    return rule.reads(evidence) if rule.reads is not None else None
+
+
+def _traits(found: re.Match[str], evidence: Evidence) -> Pairs:
+    traits = {
+        name: value.lower() if name == "operation" else value
+        for name, value in found.groupdict().items()
+        if value and name in ("operation", "section", "signal", "xid", "exception")
+    }
+    return tuple(sorted({**exception_traits(evidence), **traits}.items()))
+
+
+def exception_traits(evidence: Evidence) -> dict[str, str]:
+    """Type and own frame of the exception that a piece of evidence is."""
+    traits = {}
+    named = exception_in(evidence.text, evidence.code)
+    if named is not None:
+        traits["exception"] = named.type[:120]
+    frame = dict(evidence.attributes).get("own_frame")
+    if frame:
+        traits["frame"] = frame[:240]
+    return traits
+
+
+def who(rank: int | None, node: str | None = None) -> str:
+    """`Rank 3 on gpu-17`, as much as is known."""
+    named = "A rank" if rank is None else f"Rank {rank}"
+    return f"{named} on {node}" if node else named
+
+
+def from_lines(case: Case, rule: CauseRule) -> Match | None:
+    """The conclusion from a rule's earliest accusing line."""
+    signs = case.accusing(rule.name)
+    if not signs:
+        return None
+    heaviest = max(sign.reading.weight for sign in signs)
+    first = next(sign for sign in signs if sign.reading.weight is heaviest)
+    return from_sign(first, rule, [sign for sign in signs if sign.rank == first.rank])
+
+
+def from_sign(first: Sign, rule: CauseRule, resting_on: Sequence[Sign]) -> Match:
+    """The conclusion that one line allows."""
+    reading = first.reading
+    rank = reading.rank if reading.rank is not None else first.rank
+    words = reading.words.strip(" .:\n")
+    sentence = (reading.says or "{where}: {words}.").replace("{where}", who(rank, first.node))
+    return Match(
+        reading.confidence,
+        sentence.replace("{words}", words[:240]),
+        rank,
+        first.node,
+        first.at,
+        initiating=tuple(sign.item for sign in resting_on[:20]),
+        missing_evidence=rule.settles,
+        weight=reading.weight,
+        traits=reading.traits,
+        domain=reading.domain,
+    )
+
+
+def sign_of(item: TimedEvidence, reading: Reading) -> Sign:
+    """A piece of evidence with its reading, and who it is about: as told, else as named in the text."""
+    evidence = item.evidence
+    rank = evidence.rank if evidence.rank is not None else rank_in(evidence.text)
+    return Sign(item, reading, rank, node_in(evidence.text) or evidence.node)

@@ -1,0 +1,38 @@
+"""A checkpoint could not be understood: it is damaged, incomplete, or of another model."""
+
+from __future__ import annotations
+
+from rerail.server.core.cause_rules import CauseRule, line
+from rerail.server.core.view import Domain
+
+SAYS = "{where} could not use a checkpoint: {words}."
+
+RULE = CauseRule(
+    name="checkpoint_corrupt",
+    domain=Domain.UNKNOWN,
+    advice="Load an older checkpoint; check the sizes and checksums of the damaged one before it is loaded again.",
+    order=20,
+    lines=(
+        line(
+            r"PytorchStreamReader failed[^\n]{0,120}"
+            r"|invalid header or archive is corrupted|failed finding central directory"
+            r"|(?:checkpoint|shard|state[_ ]dict|safetensors)"
+            r"[^\n]{0,80}(?:is |are |was |file )?(?:corrupt(?:ed)?|truncated|incomplete)\b[^\n]{0,60}"
+            r"|corrupt(?:ed)? (?:checkpoint|shard|state)[^\n]{0,80}"
+            r"|checksum mismatch[^\n]{0,120}|SafetensorError[^\n]{0,120}"
+            r"|Error while deserializing header[^\n]{0,80}|UnpicklingError[^\n]{0,120}"
+            r"|checkpoint[^\n]{0,60}checksum[^\n]{0,80}(?:mismatch|fail)[^\n]{0,40}"
+            r"|metadata is None[^\n]{0,120}",
+            SAYS,
+            confidence=0.85,
+            unless=r"skipping|falling back|NCCL",
+        ),
+        line(
+            r"(?:size mismatch for|Missing key\(s\) in state_dict|Unexpected key\(s\) in state_dict"
+            r"|Error\(s\) in loading state_dict)[^\n]{0,160}",
+            SAYS,
+            confidence=0.75,
+            domain=Domain.WORKLOAD,
+        ),
+    ),
+)

@@ -1,0 +1,76 @@
+"""A checkpoint, or another file, could not be written or read: the disk is full, slow, read-only or gone.
+
+A full disk does not say so: PyTorch's writer then reports `unexpected pos N vs M`.
+"""
+
+from __future__ import annotations
+
+from rerail.server.core.cause_rules import CauseRule, Reading, Weight, exception_traits, line
+from rerail.server.core.facts import Evidence
+from rerail.server.core.naming import exception_in
+from rerail.server.core.view import CausalRole, Domain
+
+FILES = frozenset(
+    {"OSError", "IOError", "FileNotFoundError", "PermissionError", "TimeoutError", "FileExistsError", "BlockingIOError",
+     "ClientError", "EndpointConnectionError", "CheckpointException"}
+)  # fmt: skip
+SAYS = "{where} could not write or read its files ({words})."
+FULL = "{where} could not write: the file ended before it should have, as it does on a full disk ({words})."
+
+
+def reads(evidence: Evidence) -> Reading | None:
+    """A file's exception that came through saving or loading a checkpoint."""
+    if dict(evidence.attributes).get("through") != "checkpoint":
+        return None
+    named = exception_in(evidence.text, evidence.code)
+    if named is None or named.type not in FILES:
+        return None
+    return Reading(
+        RULE.name, CausalRole.INITIATING, SAYS, f"{named.type}: {named.message}"[:240], 0.85, Weight.LINE,
+        traits=tuple(sorted(exception_traits(evidence).items())),
+    )  # fmt: skip
+
+
+RULE = CauseRule(
+    name="checkpoint_io",
+    domain=Domain.INFRASTRUCTURE,
+    advice="Look at free space, quota and inodes of the checkpoint's file system, and at its server's health.",
+    order=22,
+    reads=reads,
+    lines=(
+        line(
+            r"No space left on device|Errno 28\b|Disk quota exceeded|\bEDQUOT\b"
+            r"|\bENOSPC\b|Errno 122\b",
+            "{where} could not write: no space is left ({words}).",
+            confidence=0.95,
+        ),
+        line(
+            r"enforce fail at inline_container\.cc:\d{1,6}\][^\n]{0,20}unexpected pos \d{1,20} vs \d{1,20}"
+            r"|PytorchStreamWriter failed writing file[^\n]{0,80}"
+            r"|basic_ios::clear: iostream error",
+            FULL,
+            confidence=0.85,
+        ),
+        line(
+            r"Stale file handle|\bESTALE\b|Read-only file system"
+            r"|Transport endpoint is not connected|\bEROFS\b"
+            r"|write\(\): fd \d{1,9} failed with[^\n]{0,60}"
+            r"|read\(\): fd \d{1,9} failed with[^\n]{0,60}"
+            r"|(?:Lustre|LustreError|nfs: server|GPFS|beegfs|ceph)"
+            r"[^\n]{0,80}(?:not responding|timed out|evicted|error)[^\n]{0,60}"
+            r"|Remote I/O error|I/O error, dev \w{1,20}",
+            SAYS,
+            confidence=0.85,
+        ),
+        line(r"\bCheckpointException\b[^\n]{0,120}", SAYS, confidence=0.8),
+        line(
+            r"(?:failed|unable|could not|cannot) to (?:save|write|upload|persist|finalize|commit)"
+            r"[^\n]{0,40}checkpoint[^\n]{0,120}"
+            r"|checkpoint[^\n]{0,30} (?:save|write|upload) failed[^\n]{0,120}"
+            r"|(?:Error|Exception)[^\n]{0,40} (?:saving|writing|uploading) (?:the )?checkpoint[^\n]{0,120}",
+            SAYS,
+            confidence=0.75,
+        ),
+        line(r"(?:OSError|IOError): \[Errno 5\][^\n]{0,120}|Input/output error", SAYS, confidence=0.75),
+    ),
+)

@@ -1,0 +1,133 @@
+"""A connection failed: to a peer, to the store, to something outside.
+
+Connections fail whenever the process at the other end dies, so almost every such line is an echo. Only where a process
+fails to reach something from which nobody died is it an accusation, and a weak one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rerail.server.core.cause_rules import (
+    Case,
+    CauseRule,
+    Match,
+    Reading,
+    Weight,
+    exception_traits,
+    from_lines,
+    line,
+    who,
+)
+from rerail.server.core.facts import Evidence
+from rerail.server.core.naming import exception_in
+from rerail.server.core.view import CausalRole, Domain
+
+MISSING = "Logs and exit codes of the other side: whether it died first."
+OWN = frozenset(
+    [
+        "ConnectionError",
+        "ConnectTimeout",
+        "ReadTimeout",
+        "MaxRetryError",
+        "NewConnectionError",
+        "EndpointConnectionError",
+        "ProxyError",
+        "ConnectTimeoutError",
+        "gaierror",
+        "HTTPError",
+        "SSLError",
+        "CommError",
+        "URLError",
+        "ServiceUnavailable",
+        "RemoteDisconnected",
+        "ProtocolError",
+        "ClientConnectorError",
+        "ServerDisconnectedError",
+    ]
+)
+SOCKET = frozenset({"ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "BrokenPipeError"})
+
+
+def reads(evidence: Evidence) -> Reading | None:
+    """A connection's exception: a socket's is mostly an echo, that of a client to the outside is not."""
+    named = exception_in(evidence.text, evidence.code)
+    if named is None or dict(evidence.attributes).get("through"):
+        return None
+    traits = tuple(sorted(exception_traits(evidence).items()))
+    words = f"{named.type}: {named.message}"[:240]
+    if named.type in OWN and "torch" not in named.full_type:
+        return Reading(
+            RULE.name, CausalRole.INITIATING, "{where} could not reach a service ({words}).", words, 0.65, Weight.LINE,
+            traits=traits,
+        )  # fmt: skip
+    if named.type in SOCKET:
+        return Reading(RULE.name, CausalRole.CASCADE, words=words, traits=traits)
+    return None
+
+
+def match(case: Case) -> Match | None:
+    """A line that accuses, or else the first echo, for what it is worth."""
+    found = from_lines(case, RULE)
+    if found is not None:
+        rank = None if found.weight is Weight.WAIT else found.rank
+        return replace(found, rank=rank, missing_evidence=MISSING)
+    echoes = [
+        sign for sign in case.signs if sign.reading.cause == RULE.name and sign.reading.role is CausalRole.CASCADE
+    ]
+    if not echoes:
+        return None
+    first = echoes[0]
+    return Match(
+        0.3, f"{who(first.rank)} lost a connection; whether the other side died or the network failed is not told.",
+        None, None, first.at, (first.item,), MISSING, Weight.ECHO, first.reading.traits, Domain.UNKNOWN,
+    )  # fmt: skip
+
+
+RULE = CauseRule(
+    name="network",
+    domain=Domain.INFRASTRUCTURE,
+    advice="See whether the other side was alive; then test the path between the two (links, DNS, proxies).",
+    match=match,
+    order=36,
+    reads=reads,
+    lines=(
+        line(
+            r"Network is unreachable|No route to host"
+            r"|Temporary failure in name resolution|Name or service not known"
+            r"|Could not resolve host|Link is Down\b[^\n]{0,60}|NIC Link is Down"
+            r"|carrier lost|link flap[^\n]{0,60}|NETDEV WATCHDOG[^\n]{0,80}"
+            r"|(?:NIC|network) health check[^\n]{0,30}fail[^\n]{0,80}",
+            "{where} lost the network: {words}.",
+            confidence=0.75,
+            unless=r"Disable NIC health",
+        ),
+        line(
+            r"Gloo connectFullMesh failed[^\n]{0,160}"
+            r"|timed out connecting: SO_ERROR[^\n]{0,80}",
+            "{where} could not connect to its peers at start-up ({words}).",
+            confidence=0.5,
+            weight=Weight.WAIT,
+            domain=Domain.UNKNOWN,
+        ),
+        line(
+            r"Connection closed by peer|Connection reset by peer|Connection refused"
+            r"|Broken pipe|Socket Timeout|recvValue(?:WithTimeout)? failed"
+            r"|sendBytes failed|failed to (?:recv|send)|Failed to recv, got \d{1,6} bytes"
+            r"|Connection was likely closed|DistNetworkError"
+            r"|Software caused connection abort|Socket (?:recv|send) failed"
+            r"|should dump\" flag|remote server shutdown or crash|Connection aborted"
+            r"|peer [^\n]{0,60}closed",
+            role=CausalRole.CASCADE,
+        ),
+        line(
+            r"DistBackendError|Original exception:|due to (?:a )?previous error"
+            r"|caused by (?:a )?previous error"
+            r"|NCCL[^\n]{0,200}(?:aborted|remote process exited)|RankShouldRestart"
+            r"|Interruption\.EXCEPTION"
+            r"|watchdog thread terminated with exception: (?!CUDA)",
+            role=CausalRole.CASCADE,
+            unless=r"Interruption\.(?:TERMINATED|BASE_EXCEPTION)",
+        ),
+    ),
+)

@@ -1,0 +1,40 @@
+"""The workers did not find each other: the rendezvous or the store timed out or was closed."""
+
+from __future__ import annotations
+
+from rerail.server.core.cause_rules import CauseRule, Weight, line
+from rerail.server.core.view import CausalRole, Domain
+
+RULE = CauseRule(
+    name="rendezvous",
+    domain=Domain.UNKNOWN,
+    advice="See which node did not come and why; compare the join time-out with the time a node takes to start.",
+    order=28,
+    settles="The launcher's log of every node: who came, and what the others did meanwhile.",
+    lines=(
+        line(
+            r"RendezvousTimeoutError[^\n]{0,80}|RendezvousConnectionError[^\n]{0,120}"
+            r"|The connection to the C10d store has failed"
+            r"|Rendezvous(?:State|GracefulExit)Error[^\n]{0,80}"
+            r"|(?:rendezvous|rdzv)[^\n]{0,60}(?:timed out|time-?out)[^\n]{0,60}"
+            r"|Timed out after \d{1,9} seconds waiting for clients[^\n]{0,60}"
+            r"|The client socket has timed out after \d{1,9} ?ms[^\n]{0,100}"
+            r"|DistStoreError[^\n]{0,120}"
+            r"|wait timeout after \d{1,12} ?ms, keys[^\n]{0,80}"
+            r"|Socket Timeout[^\n]{0,40}store"
+            r"|failed to join (?:the )?rendezvous[^\n]{0,80}"
+            r"|min(?:imum)? (?:number of )?nodes[^\n]{0,40}not (?:reached|available)[^\n]{0,40}",
+            "The workers did not find each other ({words}).",
+            confidence=0.75,
+            weight=Weight.LINE,
+            unless=r"retrying",
+        ),
+        line(
+            r"RendezvousClosedError",
+            "The rendezvous was closed before the workers had met ({words}).",
+            confidence=0.5,
+            weight=Weight.ECHO,
+        ),
+        line(r"TCP client failed to connect[^\n]{0,80}retrying", role=CausalRole.INFORMATIONAL),
+    ),
+)

@@ -1,0 +1,29 @@
+"""No restart was left, or the launcher decided against one: why the run ended, seldom why the attempt failed."""
+
+from __future__ import annotations
+
+from rerail.server.core.cause_rules import CauseRule, Weight, line
+from rerail.server.core.view import CausalRole, Domain
+
+RULE = CauseRule(
+    name="retry_budget",
+    domain=Domain.UNKNOWN,
+    advice="Look at the causes of the attempts before it: they spent the budget.",
+    order=44,
+    settles="What ended the attempts that spent it.",
+    lines=(
+        line(
+            r"EARLY TERMINATION: [^\n]{0,160}|must not be restarted[^\n]{0,80}"
+            r"|no more restarts will be attempted|BackoffLimitExceeded[^\n]{0,60}"
+            r"|ReachedMaxRestarts[^\n]{0,60}"
+            r"|(?:max|maximum)[ _]?(?:number of )?restarts?[^\n]{0,30}(?:reached|exceeded|exhausted)[^\n]{0,60}"
+            r"|RestartAbort\([^\n]{0,160}|reached the specified backoff limit"
+            r"|NoRestartRequested[^\n]{0,80}"
+            r"|retry (?:budget|limit)[^\n]{0,30}(?:spent|exhausted|exceeded)[^\n]{0,60}",
+            "No restart was left ({words}).",
+            confidence=0.5,
+            weight=Weight.ECHO,
+        ),
+        line(r"made NO progress[^\n]{0,120}", role=CausalRole.CONFIRMATION),
+    ),
+)

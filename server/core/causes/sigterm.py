@@ -1,0 +1,55 @@
+"""Somebody asked the launcher to stop with SIGTERM, and nobody says who.
+
+Workers that end by −15 were ended by their launcher: that is collateral and never the cause.
+"""
+
+from __future__ import annotations
+
+from rerail.server.core.cause_rules import Case, CauseRule, Match, from_lines, line
+from rerail.server.core.view import CausalRole, Domain
+
+MISSING = "The scheduler's events and the shell history of who could send signals."
+
+
+def match(case: Case) -> Match | None:
+    """The launcher tells of a death signal."""
+    found = from_lines(case, RULE)
+    if found is None:
+        return None
+    return Match(
+        found.confidence, found.sentence, None, found.node, found.at, found.initiating, MISSING, found.weight,
+        (("signal", "SIGTERM"),),
+    )  # fmt: skip
+
+
+RULE = CauseRule(
+    name="sigterm",
+    domain=Domain.UNKNOWN,
+    advice="Ask the scheduler first (time limit, preemption, maintenance), then whoever can send signals on that node.",
+    match=match,
+    order=40,
+    lines=(
+        line(
+            r"Received (?:15|Signals\.SIGTERM|SIGTERM|1|Signals\.SIGHUP) death signal, shutting down workers"
+            r"|SignalException: Process \d{1,10} got signal: (?:15|1)\b"
+            r"|(?:launcher|agent|main process)[^\n]{0,40}(?:received|caught) (?:signal )?(?:15|SIGTERM)"
+            r"[^\n]{0,60}",
+            "Somebody asked the launcher to stop ({words}).",
+            confidence=0.75,
+        ),
+        line(
+            r"slurmstepd[^\n]{0,60}\*{3} (?:JOB|STEP) [\d.]{1,16} ON [\w.-]{1,80} CANCELLED AT [^\n]{0,40}",
+            "The job was cancelled ({words}).",
+            confidence=0.7,
+            unless=r"DUE TO",
+        ),
+        line(
+            r"closing signal SIG(?:TERM|INT|KILL)|Signal 15 \(SIGTERM\) received"
+            r"|exitcode\s{0,4}: -15|\(exitcode: -15\)|Stopping workers"
+            r"|Worker group (?:UNHEALTHY|FAILED)|Stopping worker group"
+            r"|forcefully (?:killing|exiting)|Joining cluster restart"
+            r"|Unable to shutdown process \d{1,10}",
+            role=CausalRole.TEARDOWN,
+        ),
+    ),
+)

@@ -1,0 +1,66 @@
+"""From an analysis to a verdict: which cause class the dumps of an attempt speak for, and how surely.
+
+A mismatch is the cause class `collective_mismatch`; everything else that is found is a `hang`, with a culprit or
+without. Where nothing was pending, or recording was disabled, the dumps speak for no cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rerail.server.core.attempt_record import TimedEvidence
+from rerail.server.core.facts import Pairs
+from rerail.server.core.flight_recorder.analysis import analysis, is_dump
+from rerail.server.core.flight_recorder.conclusions import Conclusion
+
+HANG, MISMATCH = "hang", "collective_mismatch"
+MOST_EVIDENCE = 20
+SETTLES = {
+    Conclusion.MISMATCH: "The program's own log of the odd ranks: which branch they took.",
+    Conclusion.MISSING: "The stack of the culprit at that time, or its last lines: what kept it.",
+    Conclusion.LATE: "The stack of the late ranks while the others waited, or their last lines.",
+    Conclusion.ALL_JOINED: "NCCL's own log (NCCL_DEBUG=INFO), the nodes' kernel logs, and the state of the network.",
+    Conclusion.NOT_SEEN: "The dumps of the ranks that left none, or the end of their logs.",
+    Conclusion.DEADLOCK: "The stacks of both sides: they name the two collectives that are called in different order.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DumpVerdict:
+    """What the dumps of one attempt say of its cause."""
+
+    cause: str
+    confidence: float
+    sentence: str
+    rank: int | None
+    """The culprit, where there is exactly one."""
+    node: str | None
+    at: int
+    initiating: tuple[TimedEvidence, ...]
+    """The dumps of the culprits; all of them where nobody is blamed."""
+    missing_evidence: str | None
+    traits: Pairs
+    """`operation` and `frame`, sorted by name, where they are known."""
+
+
+def dump_verdict(evidence: Sequence[TimedEvidence]) -> DumpVerdict | None:
+    """What the dumps among the evidence say of the cause; None where they say nothing of it."""
+    dumps = [item for item in evidence if is_dump(item.evidence)]
+    found = analysis(item.evidence for item in dumps)
+    if found is None or found.conclusion not in SETTLES:
+        return None
+    blamed = set(found.culprits)
+    resting = [item for item in dumps if item.evidence.rank in blamed] or dumps
+    traits = {"operation": found.operation, "frame": found.frame}
+    return DumpVerdict(
+        cause=MISMATCH if found.conclusion is Conclusion.MISMATCH else HANG,
+        confidence=found.confidence,
+        sentence=found.sentence,
+        rank=found.culprits[0] if found.culprit_count == 1 else None,
+        node=found.culprit_node,
+        at=min(item.at for item in dumps),
+        initiating=tuple(resting[:MOST_EVIDENCE]),
+        missing_evidence=SETTLES[found.conclusion],
+        traits=tuple(sorted((name, value) for name, value in traits.items() if value)),
+    )

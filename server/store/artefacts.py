@@ -1,0 +1,66 @@
+"""Artefacts in the database: what people gave, whole and compressed, beside the log.
+
+Rules
+- A file is known by its SHA-256 within its run; giving it again changes nothing that is kept.
+- What was understood of it is kept as it was told to who gave it. Whether it counts is said by facts, not here.
+- Lists never read the contents.
+"""
+
+from __future__ import annotations
+
+import zstandard
+from sqlalchemy import Engine, select
+
+from rerail.server.query_results import ArtefactRow
+from rerail.server.store import documents, tables
+from rerail.server.store.append import key_of, upsert
+
+_artefact = tables.artefact.c
+
+
+class ArtefactShelf:
+    """Files of one database."""
+
+    def __init__(self, write: Engine, read: Engine) -> None:
+        self._write = write
+        self._read = read
+
+    def keep(self, row: ArtefactRow, content: bytes) -> bool:
+        """See `Store.keep_artefact`."""
+        packed = zstandard.ZstdCompressor(level=3).compress(content)
+        with self._write.begin() as connection:
+            kept = connection.execute(
+                upsert(connection, tables.artefact)
+                .values(
+                    run_id=key_of(row.run_id), sha256=row.sha256, incident_id=row.incident_id,
+                    received_at=row.received_at, size=row.size, document=documents.document(row), content=packed,
+                )
+                .on_conflict_do_nothing()
+                .returning(_artefact.sha256)
+            ).one_or_none()  # fmt: skip
+        return kept is not None
+
+    def of_run(self, run: str, incident_id: str | None = None) -> tuple[ArtefactRow, ...]:
+        """See `Store.artefacts`."""
+        wanted = [_artefact.run_id == key_of(run)]
+        if incident_id is not None:
+            wanted.append(_artefact.incident_id == incident_id)
+        with self._read.begin() as connection:
+            found = connection.execute(
+                select(_artefact.document).where(*wanted).order_by(_artefact.received_at, _artefact.sha256)
+            ).scalars()
+            return tuple(documents.read_document(ArtefactRow, packed) for packed in found)
+
+    def content(self, sha256: str) -> tuple[ArtefactRow, bytes] | None:
+        """See `Store.artefact_content`."""
+        with self._read.begin() as connection:
+            found = connection.execute(
+                select(_artefact.document, _artefact.content)
+                .where(_artefact.sha256 == sha256)
+                .order_by(_artefact.run_id)
+                .limit(1)
+            ).one_or_none()
+        if found is None:
+            return None
+        row = documents.read_document(ArtefactRow, found.document)
+        return row, zstandard.ZstdDecompressor().decompress(found.content, max_output_size=max(1, row.size))

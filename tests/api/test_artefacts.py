@@ -1,0 +1,265 @@
+"""Files given to an incident over HTTP: understood, counted once, withdrawn, restored, and never shown by a browser."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import pickle
+import tarfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+
+import httpx
+import pytest
+
+from rerail.server.preparing import prepare_database
+from rerail.server.projector import Projector
+from rerail.server.settings import Settings
+from rerail.server.store import open_store
+from tests.api.conftest import Serve
+from tests.dumps import recorded
+
+PATH = "/api/v1/incidents/a~0/artefacts"
+TRACEBACK = b"""starting up
+[rank1]: Traceback (most recent call last):
+[rank1]:   File "/opt/train/loop.py", line 71, in step
+[rank1]:     loss = model(batch)
+[rank1]: ValueError: api_key=abcdef0123456789 is no shard
+"""
+KERNEL = (
+    b"May 25 12:34:56 gpu-3 kernel: NVRM: Xid (PCI:0000:91:00): 79, pid=7, name=python3, GPU has fallen off the bus.\n"
+)
+
+
+@pytest.fixture
+def run(client: httpx.Client, small_run: Callable[..., bytes], settled: Callable[[httpx.Client], None]) -> httpx.Client:
+    """A server that knows a run with one incident."""
+    client.post("/api/v1/facts", content=small_run())
+    settled(client)
+    return client
+
+
+def give(client: httpx.Client, name: str, content: bytes, **query: object) -> dict:
+    answer = client.post(PATH, params={"name": name, **query}, content=content)
+    assert answer.status_code in (200, 201), answer.text
+    return answer.json()
+
+
+def incident(client: httpx.Client) -> dict:
+    return client.get("/api/v1/incidents/a~0").json()
+
+
+def given_dumps(client: httpx.Client) -> list[dict]:
+    return [
+        *(give(client, f"hang4_rank_{rank}", recorded(f"hang4_rank_{rank}")) for rank in range(4)),
+        give(client, "hang4_rank_1.sidecar.json", recorded("hang4_rank_1.sidecar.json")),
+    ]
+
+
+def test_the_dumps_of_all_ranks_name_the_culprit(run: httpx.Client, settled):
+    told = given_dumps(run)
+    assert [each["kind"] for each in told] == ["flight_recorder"] * 4 + ["process_groups"]
+    assert all(each["pieces"] == 1 and each["refused"] == [] and each["new"] for each in told)
+    settled(run)
+    found = incident(run)["incident"]
+    assert found["flight_recorder"]["culprits"] == [3]
+    assert (found["cause"], found["culprit_rank"]) == ("hang", 3)
+    listed = run.get(PATH).json()
+    assert len(listed["artefacts"]) == 5 and all(each["heard"] for each in listed["artefacts"])
+    assert listed["largest_bytes"] == 64 * 1024 * 1024
+
+
+def test_the_same_file_again_changes_nothing(run: httpx.Client, settled):
+    first = give(run, "log.txt", TRACEBACK, author="mina")
+    settled(run)
+    before = incident(run)
+    again = run.post(PATH, params={"name": "other.txt"}, content=TRACEBACK)
+    assert (again.status_code, again.json()["new"]) == (200, False)
+    settled(run)
+    assert incident(run)["incident"] == before["incident"]
+    (listed,) = run.get(PATH).json()["artefacts"]
+    assert (listed["name"], listed["author"], listed["sha256"]) == ("log.txt", "mina", first["sha256"])
+
+
+def test_a_traceback_becomes_evidence_without_its_secrets(run: httpx.Client, settled):
+    told = give(run, "rank1.log", TRACEBACK)
+    assert (told["kind"], told["pieces"]) == ("log", 1)
+    settled(run)
+    (line,) = [each for each in incident(run)["incident"]["evidence"] if "ValueError" in each["text"]]
+    assert (line["rank"], line["code"]) == (1, "ValueError")
+    assert "abcdef0123456789" not in line["text"]
+
+
+def test_a_kernel_log_comes_with_the_official_meaning(run: httpx.Client, settled):
+    assert give(run, "dmesg", KERNEL)["kind"] == "kernel_log"
+    settled(run)
+    (line,) = [each for each in incident(run)["incident"]["evidence"] if each["source"] == "kernel"]
+    assert line["code"] == "xid:79"
+    assert line["meaning"] == "XID 79: GPU has fallen off the bus. NVIDIA's action: reboot the node (RESTART_BM)."
+
+
+def test_an_error_file_says_what_happened(run: httpx.Client, settled):
+    told = {"message": {"message": "RuntimeError: loss is NaN at step 120",
+                        "extraInfo": {"py_callstack": "Traceback …", "timestamp": "1760000030"}}}  # fmt: skip
+    assert give(run, "error.json", json.dumps(told).encode(), rank=1)["kind"] == "error_file"
+    settled(run)
+    (line,) = [each for each in incident(run)["incident"]["evidence"] if "NaN" in each["text"]]
+    assert (line["rank"], line["code"], line["at"]) == (1, "RuntimeError", "2025-10-09T08:53:50.000000Z")
+
+
+def test_a_withdrawn_file_counts_no_more_until_it_is_restored_or_given_again(run: httpx.Client, settled):
+    digest = give(run, "rank1.log", TRACEBACK)["sha256"]
+    settled(run)
+    with_it = incident(run)["incident"]
+    assert with_it["cause"] == "user_exception"
+    taken = run.delete(f"{PATH}/{digest}", params={"reason": "of another run", "author": "mina"})
+    assert taken.json()["withdrawn"] is True
+    settled(run)
+    without = incident(run)["incident"]
+    assert without["cause"] != "user_exception"
+    (listed,) = run.get(PATH).json()["artefacts"]
+    assert (listed["withdrawn"], listed["reason"], listed["changed_by"]) == (True, "of another run", "mina")
+    run.delete(f"{PATH}/{digest}")
+    assert run.post(f"{PATH}/{digest}/restore").json()["withdrawn"] is False
+    settled(run)
+    assert incident(run)["incident"] == with_it
+    run.delete(f"{PATH}/{digest}")
+    settled(run)
+    give(run, "rank1.log", TRACEBACK)
+    settled(run)
+    assert incident(run)["incident"] == with_it
+
+
+def test_a_replay_comes_to_the_same(run: httpx.Client, settings: Settings, settled):
+    given_dumps(run)
+    digest = give(run, "rank1.log", TRACEBACK)["sha256"]
+    run.delete(f"{PATH}/{digest}")
+    settled(run)
+    before = incident(run)["incident"]
+    store = open_store(settings.database_url)
+    store.make_all_due()
+    projector = Projector(store)
+    while store.storage().waiting_runs:
+        projector.derive_due()
+    store.close()
+    assert incident(run)["incident"] == before
+
+
+def test_a_file_comes_back_as_a_download_of_bytes(run: httpx.Client):
+    content = b"<script>alert(1)</script>\n[rank1]: CUDA out of memory\n"
+    digest = give(run, '../../et"c/<페이지>.html', content)["sha256"]
+    assert digest == sha256(content).hexdigest()
+    answer = run.get(f"/api/v1/artefacts/{digest}")
+    assert answer.content == content
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["content-disposition"].startswith('attachment; filename="')
+    assert "<" not in answer.headers["content-disposition"]
+    assert run.get(f"/api/v1/artefacts/{'0' * 64}").status_code == 404
+    assert run.get("/api/v1/artefacts/..%2f..%2fetc").status_code in (404, 422)
+
+
+class Evil:
+    def __reduce__(self):
+        return print, ("run",)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind", "words"),
+    [
+        ("trace_rank_0", pickle.dumps(Evil(), 2), "flight_recorder", "opcode GLOBAL at offset 2"),
+        ("trace", recorded("hang4_rank_0"), "flight_recorder", "name the file by its rank"),
+        ("rank_0.json", b'{"version": "3.1", "entries": []}', "flight_recorder", "3.1 is not known"),
+        ("photo.png", b"\x89PNG\0\0\0\0", "unknown", "neither a flight recorder dump nor text"),
+        ("empty.log", b"   \n", "unknown", "the file is empty"),
+        ("quiet.log", b"all is well\n", "log", "no line of it tells of a fault"),
+        ("bomb.gz", gzip.compress(b"\0" * 300_000_000, 9), "unknown", "bytes come out of it"),
+    ],
+)
+def test_what_cannot_be_understood_is_kept_and_said(
+    run: httpx.Client, name: str, content: bytes, kind: str, words: str
+):
+    told = give(run, name, content)
+    assert (told["kind"], told["pieces"]) == (kind, 0)
+    assert words in told["refused"][0]
+    assert run.get(f"/api/v1/artefacts/{told['sha256']}").content == content
+
+
+def test_a_packed_log_is_looked_into_and_the_rank_can_be_told(run: httpx.Client):
+    assert give(run, "rank1.log.gz", gzip.compress(TRACEBACK))["pieces"] == 1
+    assert give(run, "trace", recorded("hang4_rank_2"), rank=2)["pieces"] == 1
+
+
+def test_a_dump_whose_recording_was_disabled_says_so(run: httpx.Client):
+    told = give(run, "trace_rank_3.json", b'{"version": "2.10", "pg_config": {}, "pg_status": {}}')
+    assert told["remarks"] == ["recording was disabled when this dump was made"]
+
+
+def test_a_file_over_the_limit_is_refused_with_the_limit(
+    settings: Settings, serve: Serve, small_run: Callable[..., bytes], settled
+):
+    prepare_database(settings.database_url)
+    with serve(replace(settings, largest_artefact_mb=1, token="secret")) as client:
+        headers = {"Authorization": "Bearer secret"}
+        client.post("/api/v1/facts", content=small_run(), headers=headers)
+        settled(client)
+        for body in (b"x" * 1_048_577, (b"x" * 65_536 for _ in range(17))):
+            answer = client.post(PATH, params={"name": "big.log"}, content=body, headers=headers)
+            assert answer.status_code == 413
+            assert "the most is 1 MB" in answer.json()["error"]["message"]
+        assert client.post(PATH, params={"name": "ok"}, content=b"x" * 1_048_576, headers=headers).status_code == 201
+        assert client.post(PATH, params={"name": "x.log"}, content=TRACEBACK).status_code == 401
+        assert client.get(PATH).json()["largest_bytes"] == 1_048_576
+
+
+def test_the_files_of_an_archive_are_given_one_by_one(run: httpx.Client, settled):
+    tape = io.BytesIO()
+    with tarfile.open(fileobj=tape, mode="w:gz") as archive:
+        for rank in range(4):
+            told = tarfile.TarInfo(f"../../dumps/hang4_rank_{rank}")
+            told.size = len(recorded(f"hang4_rank_{rank}"))
+            archive.addfile(told, io.BytesIO(recorded(f"hang4_rank_{rank}")))
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    told = give(run, "dumps.tar.gz", tape.getvalue())
+    assert (told["kind"], told["pieces"], told["refused"]) == ("archive", 4, [])
+    assert [each["name"] for each in told["files"]] == [f"hang4_rank_{rank}" for rank in range(4)]
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as folder:
+        folder.writestr("side/hang4_rank_1.sidecar.json", recorded("hang4_rank_1.sidecar.json"))
+        folder.writestr("photo.png", b"\x89PNG\0\0")
+    told = give(run, "more.zip", packed.getvalue())
+    assert told["pieces"] == 1 and "photo.png: neither a flight recorder dump nor text" in told["refused"]
+    settled(run)
+    assert incident(run)["incident"]["flight_recorder"]["culprits"] == [3]
+    assert len(run.get(PATH).json()["artefacts"]) == 6
+    again = run.post(PATH, params={"name": "dumps.tar.gz"}, content=tape.getvalue())
+    assert (again.status_code, again.json()["new"]) == (200, False)
+
+
+def test_a_broken_archive_gives_what_could_be_read(run: httpx.Client):
+    tape = io.BytesIO()
+    with tarfile.open(fileobj=tape, mode="w") as archive:
+        for name in ("one.log", "two.log"):
+            told = tarfile.TarInfo(name)
+            told.size = len(TRACEBACK)
+            archive.addfile(told, io.BytesIO(TRACEBACK))
+    told = give(run, "cut.tar", tape.getvalue()[:1600])
+    assert [each["name"] for each in told["files"]] == ["one.log"]
+    assert any("broken" in why for why in told["refused"])
+
+
+def test_unknown_incidents_foreign_pages_and_missing_names_are_refused(run: httpx.Client):
+    missing = run.post("/api/v1/incidents/b~0/artefacts", params={"name": "x"}, content=b"x")
+    assert (missing.status_code, missing.json()["error"]["message"]) == (404, "no incident named b~0")
+    assert run.get("/api/v1/incidents/b~0/artefacts").status_code == 404
+    assert run.post(PATH, content=b"x").status_code == 422
+    assert run.post(PATH, params={"name": "x"}, content=b"").status_code == 422
+    foreign = run.post(PATH, params={"name": "x"}, content=b"x", headers={"Origin": "https://elsewhere.example"})
+    assert foreign.status_code == 403
+    assert run.delete(f"{PATH}/{'0' * 64}").status_code == 404
+    assert run.delete(f"{PATH}/nonsense").status_code == 422

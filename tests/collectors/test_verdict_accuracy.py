@@ -1,0 +1,43 @@
+"""The accuracy of verdicts over recorded failures cannot fall unnoticed (docs/verdicts.md has the table)."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+BENCH = Path(__file__).parents[2] / "bench" / "verdicts.py"
+
+
+def bench():
+    spec = importlib.util.spec_from_file_location("bench_verdicts", BENCH)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_recorded_failures_are_judged_as_well_as_when_this_was_written():
+    found, false_alarms = bench().outcomes()
+    assert len(found) == 116
+    assert false_alarms == []
+    assert sum(each.is_class_right for each in found) >= 115
+    assert sum(each.is_domain_right for each in found) >= 115
+    assert sum(each.rank_is == "right" for each in found) >= 103
+    assert [each.name for each in found if each.rank_is == "wrong"] == []
+
+
+def test_single_lines_of_public_logs_are_read_in_their_class_and_role():
+    lines = bench().lines()
+    assert len(lines) == 69
+    assert [row for row in lines if row[2] not in row[0].split()] == []
+    assert [row for row in lines if row[3] not in row[1].split()] == []
+
+
+def test_of_the_runs_that_another_judge_saw_more_are_judged_right_here():
+    module = bench()
+    theirs = module.agent()
+    found, _ = module.outcomes()
+    ours = {each.name.rsplit(" ", 1)[0]: each for each in reversed(found)}
+    right = sum(ours[name.removesuffix(" (cycle log)")].is_class_right for name, *_ in theirs)
+    assert right >= 23 > sum(row[1] for row in theirs)

@@ -1,0 +1,73 @@
+"""Node histories: since when a run held a machine, and what was told of it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from rerail.collectors.synth.history import facts_of
+from rerail.collectors.synth.plans import fleet
+from rerail.server.core.facts import Scope
+from rerail.server.core.fold import RunFold
+from rerail.server.core.node_histories import Held, NodeChange, NodeXid, node_histories
+from rerail.server.core.view import Attempt
+
+
+def attempt(number: int, start: int, end: int | None, *nodes: str, scope: Scope | None = None) -> Attempt:
+    return Attempt(number, start, end, scope=scope, nodes=nodes, is_interrupted=end is not None)
+
+
+def held(*attempts: Attempt, ended_at: int | None = None) -> dict[str, tuple[Held, ...]]:
+    return {each.node: each.held for each in node_histories(attempts, (), (), ended_at)}
+
+
+def test_a_restart_in_the_job_keeps_its_nodes_and_a_lost_one_goes_with_the_next():
+    assert held(attempt(0, 0, 50, "a", "b"), attempt(1, 60, 90, "a", "c", scope=Scope.IN_JOB), ended_at=90) == {
+        "a": (Held(0, 90),),
+        "b": (Held(0, 60),),
+        "c": (Held(60, 90),),
+    }
+
+
+def test_a_requeue_gives_the_nodes_back_meanwhile():
+    assert held(attempt(0, 0, 50, "a"), attempt(1, 80, None, "a", scope=Scope.REQUEUE)) == {
+        "a": (Held(0, 50), Held(80, None))
+    }
+
+
+def test_where_an_attempt_names_no_nodes_the_time_is_unknown():
+    (only,) = node_histories([attempt(0, 0, 50, "a"), attempt(1, 60, None)], (), (), None)
+    assert not only.is_exposure_known
+    assert only.held_ns(100) is None
+    (known,) = node_histories([attempt(0, 0, None, "a")], (), (), None)
+    assert known.held_ns(100) == 100
+
+
+def test_what_was_told_of_a_node_that_no_attempt_names_is_kept():
+    told = [("z", NodeXid(5, 79, 3)), ("z", NodeXid(5, 79, 3)), ("z", NodeXid(1, 48))]
+    (only,) = node_histories([], told, [("z", NodeChange(9, "drained", "ECC"))], None)
+    assert only.xids == (NodeXid(1, 48), NodeXid(5, 79, 3))
+    assert only.states == (NodeChange(9, "drained", "ECC"),)
+    assert not only.is_exposure_known
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_in_pieces_and_in_any_order_it_comes_to_the_same(seed: int):
+    end = 1_760_000_000_000_000_000
+    plan = next(plan for plan in fleet(seed, 40, end) if plan.faults >= 2)
+    facts = facts_of(plan)
+    whole = RunFold(plan.run)
+    whole.add(facts)
+    whole.view(plan.end)
+    pieces, chance = RunFold(plan.run), random.Random(seed)
+    shuffled = list(facts)
+    chance.shuffle(shuffled)
+    for first in range(0, len(shuffled), 500):
+        pieces.add(shuffled[first : first + 500])
+        pieces.view(plan.end)
+    assert whole.node_histories
+    assert pieces.node_histories == whole.node_histories
+    before = whole.node_histories
+    whole.view(plan.end + 10**9)
+    assert whole.node_histories is before, "nothing of it changed, so nothing is made anew"

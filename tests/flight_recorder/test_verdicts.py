@@ -1,0 +1,102 @@
+"""Dumps decide a verdict: who hung, who differed, or that nobody is missing; and what was withdrawn decides nothing."""
+
+from __future__ import annotations
+
+import json
+
+from rerail.server.core.facts import ArtefactState, Evidence, Initiator, WindowState
+from rerail.server.core.fold import RunFold
+from rerail.server.core.view import CausalRole, Domain, Incident
+from tests.dumps import call, evidence_of, nccl_dump, recorded
+from tests.story import Story
+
+TIMED_OUT = "[rank1]: RuntimeError: Timed out waiting 15000ms for recv operation to complete"
+DUMPS = [(recorded(f"hang4_rank_{rank}"), rank) for rank in range(4)]
+
+
+def story(dumps: list[tuple[bytes, int]], *lines: tuple[str, int | None]) -> Story:
+    """A run that hung, with these dumps and lines told of its end."""
+    told = Story().start().steps(1, 20).wait(5)
+    for text, rank in lines:
+        told._say(Evidence, "launcher", **{**told._here(), "source": "stderr", "text": text, "rank": rank})
+    for content, rank in dumps:
+        fact = evidence_of(content, rank, at=told.at)
+        told._say(
+            Evidence, f"artefact/{rank}", **told._here(), rank=rank, source=fact.source, code=fact.code, text=fact.text,
+            attributes=fact.attributes, artefact=f"sha{rank}", node=f"gpu-{rank}",
+        )  # fmt: skip
+    return told
+
+
+def incident(told: Story) -> Incident:
+    return told.die(after=1, by="launcher").stop(1).start(Initiator.FAULT).steps(21, 25).view().incidents[0]
+
+
+def dumped(groups: dict[str, list[int]], calls: dict[int, list[dict[str, object]]]) -> list[tuple[bytes, int]]:
+    return [(json.dumps(nccl_dump(groups, each)).encode(), rank) for rank, each in calls.items()]
+
+
+def test_the_dumps_name_the_culprit_that_a_time_out_does_not():
+    without = incident(story([], (TIMED_OUT, 1))).verdict
+    assert (without.cause, without.culprit_rank) == ("hang", None)
+    found = incident(story(DUMPS, (TIMED_OUT, 1)))
+    verdict = found.verdict
+    assert (verdict.cause, verdict.culprit_rank, verdict.culprit_node) == ("hang", 3, "gpu-3")
+    assert verdict.confidence > without.confidence
+    assert dict(verdict.traits) == {"frame": "fr3.py:<module>", "operation": "all_gather"}
+    assert [line.rank for line in found.evidence if line.role is CausalRole.INITIATING] == [3]
+    assert found.flight_recorder is not None and found.flight_recorder.culprits == (3,)
+
+
+def test_a_mismatch_is_the_programs_own():
+    calls = {rank: [call("default_pg", 1, "broadcast" if rank == 2 else "all_reduce", "started")] for rank in range(4)}
+    verdict = incident(story(dumped({"default_pg": [0, 1, 2, 3]}, calls), (TIMED_OUT, 0))).verdict
+    assert (verdict.cause, verdict.culprit_rank, verdict.domain) == ("collective_mismatch", 2, Domain.WORKLOAD)
+
+
+def test_torchs_own_line_is_a_mismatch_too():
+    line = "[rank1]: RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running collective: x"
+    assert incident(story([], (line, 1))).verdict.cause == "collective_mismatch"
+
+
+def test_where_all_joined_it_stays_a_hang_and_no_rank_is_blamed():
+    calls = {rank: [call("default_pg", 1, state="started")] for rank in range(4)}
+    verdict = incident(story(dumped({"default_pg": [0, 1, 2, 3]}, calls), (TIMED_OUT, 0))).verdict
+    assert (verdict.cause, verdict.culprit_rank) == ("hang", None)
+    assert "no rank is missing" in verdict.sentence
+
+
+def test_a_rank_that_died_of_something_else_is_missing_because_of_it():
+    verdict = incident(story(DUMPS, ("[rank3]: ValueError: bad sample in shard 7", 3), (TIMED_OUT, 1))).verdict
+    assert (verdict.cause, verdict.culprit_rank) == ("user_exception", 3)
+
+
+def test_dumps_in_which_nothing_is_pending_leave_the_verdict_to_others():
+    calls = {rank: [call("default_pg", 1)] for rank in range(2)}
+    found = incident(story(dumped({"default_pg": [0, 1]}, calls), ("[rank1]: ValueError: boom", 1)))
+    assert found.verdict.cause == "user_exception"
+    assert found.flight_recorder is not None
+
+
+def test_evidence_of_a_withdrawn_file_does_not_count_in_whatever_order_it_is_told():
+    told = story(DUMPS, (TIMED_OUT, 1)).die(after=1).stop(1).start(Initiator.FAULT).steps(21, 25)
+    for rank in range(4):
+        told._say(ArtefactState, "people", artefact=f"sha{rank}", state=WindowState.WITHDRAWN, reason="another run's")
+    found = told.view().incidents[0]
+    assert (found.verdict.culprit_rank, found.flight_recorder) == (None, None)
+    assert [line.source for line in found.evidence] == ["stderr"]
+    backwards = RunFold(told.run)
+    for fact in reversed(told.facts):
+        backwards.add([fact, fact])
+        backwards.view(told.at)
+    assert backwards.view(told.at).incidents[0] == found
+    for rank in range(4):
+        told._say(ArtefactState, "people", artefact=f"sha{rank}", state=WindowState.RESTORED, at=told.at + 1)
+    assert told.view().incidents[0].verdict.culprit_rank == 3
+
+
+def test_an_xid_comes_with_its_official_meaning():
+    line = "NVRM: Xid (PCI:0000:05:00): 79, pid=1, name=python3, GPU has fallen off the bus."
+    meaning = incident(story([], (line, 4))).evidence[0].meaning
+    assert meaning == "XID 79: GPU has fallen off the bus. NVIDIA's action: reboot the node (RESTART_BM)."
+    assert incident(story([], (TIMED_OUT, 1))).evidence[0].meaning is None
