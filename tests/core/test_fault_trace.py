@@ -3,7 +3,6 @@
 # ruff: noqa: E501 - lines of logs are as long as they are
 from __future__ import annotations
 
-
 from rerail.server.core.attempt_record import TimedEvidence, WorkerExit
 from rerail.server.core.cause_rules import Case
 from rerail.server.core.causes import judge
