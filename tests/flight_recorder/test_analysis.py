@@ -14,7 +14,7 @@ from rerail.server.core.flight_recorder.analysis import analysed, analysis
 from rerail.server.core.flight_recorder.conclusions import Conclusion
 from rerail.server.core.flight_recorder.dump import dump_of
 from rerail.server.core.flight_recorder.ranks import named, packed, unpacked
-from rerail.server.core.flight_recorder.summary import sentence, summary
+from rerail.server.core.flight_recorder.summary import GroupSummary, RankSummary, sentence, summary
 from tests.dumps import call, evidence_of, nccl_analysis, nccl_dump, recorded, recorded_analysis
 
 HANG4 = [f"hang4_rank_{rank}" for rank in range(4)]
@@ -268,6 +268,17 @@ def test_ranks_are_named_in_words():
     assert packed(range(0, 64, 8)) == "0-56:8"
     with pytest.raises(ValueError, match="not ranks"):
         unpacked("0-9999999", 1000)
+
+
+def test_members_beyond_any_real_run_are_not_unpacked_without_end():
+    hostile = [
+        RankSummary(rank, (GroupSummary(f"g{rank}", "default_pg", f"{rank}-262143", enqueued=1),), entry_count=1)
+        for rank in range(200)
+    ]
+    began = time.monotonic()
+    found = analysed(hostile)
+    assert time.monotonic() - began < 60
+    assert found.ranks_seen == 200
 
 
 def test_two_thousand_ranks_are_analysed_in_seconds():
