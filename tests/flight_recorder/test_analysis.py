@@ -51,6 +51,15 @@ def test_without_side_cars_members_are_inferred_and_said_to_be():
     assert all(row.is_inferred for row in found.groups)
 
 
+def test_a_single_dump_never_says_that_nobody_is_missing():
+    for rank in (0, 1):
+        found = recorded_analysis(f"hang4_rank_{rank}")
+        assert (found.conclusion, found.culprits) == (Conclusion.NOT_SEEN, ())
+        assert any("How many ranks there were is not told" in words for words in found.unknown)
+    alone = recorded_analysis("hang4_rank_1", side_cars=SIDE_CARS[1:2])
+    assert "of its members rank 3 left no dump" in alone.sentence
+
+
 def test_one_side_car_tells_the_groups_of_its_rank_for_all():
     found = recorded_analysis(*HANG4, side_cars=SIDE_CARS[1:2])
     assert {row.title: row.is_inferred for row in found.groups} == {"default_pg": False, "dp1": False}

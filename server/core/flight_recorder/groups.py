@@ -96,6 +96,8 @@ class Picture:
     """Ranks that wait somewhere, for somebody or for an operation to end."""
     behind: set[int]
     """Ranks for which somebody waits, or that did not join what others joined."""
+    is_world_told: bool = True
+    """Some dump or side-car tells how many ranks there are, or who belongs to the group of all."""
 
 
 def picture(dumps: Sequence[RankSummary], side_cars: Sequence[RankSummary]) -> Picture:
@@ -112,7 +114,10 @@ def picture(dumps: Sequence[RankSummary], side_cars: Sequence[RankSummary]) -> P
         transfers += _lonely_transfers(group)
     blocked = {rank for group in groups for rank in group.waiting}
     behind = {rank for group in groups for rank in group.behind()} | {lone.peer for lone in transfers}
-    return Picture(seen, world, groups, transfers, blocked, behind & set(seen))
+    is_told = any(told.world_size for told in side_cars) or any(
+        not group.is_inferred and _is_default(group.name, group.description) for group in groups
+    )
+    return Picture(seen, world, groups, transfers, blocked, behind & set(seen), is_told)
 
 
 def _unpacked_members(named: dict[str, dict[str, str]]) -> dict[str, tuple[int, ...]]:
