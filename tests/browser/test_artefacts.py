@@ -137,6 +137,7 @@ def test_nothing_of_it_runs_out_of_the_page(server, open_page, scheme, width):
     page.wait_for_selector("#flight-recorder")
     page.wait_for_function("() => document.querySelectorAll('.give-line[data-tone=good]').length === 5")
     page.wait_for_function("() => document.querySelectorAll('#files .files tbody tr').length === 5")
+    page.wait_for_function("() => !/being read/.test(document.getElementById('files').textContent)")
     assert page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth")
     if folder := os.environ.get("RERAIL_SCREENSHOTS"):
         page.screenshot(path=f"{folder}/{run}.png", full_page=True)
