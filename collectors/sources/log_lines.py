@@ -27,6 +27,7 @@ import re
 import time
 from dataclasses import dataclass, replace
 
+from rerail.collectors.masking import without_colours
 from rerail.collectors.sources.tail import LONGEST_LINE
 
 _OUTER = re.compile(
@@ -167,7 +168,7 @@ def why_broken(raw: bytes) -> str | None:
 
 def read_line(raw: bytes, clock: LocalClock) -> Line:
     """What one line of a log says; every line is at least plain text."""
-    text = raw.decode("utf-8", "replace").rstrip("\r\n")
+    text = without_colours(raw.decode("utf-8", "replace").rstrip("\r\n"))
     outer = _OUTER.match(text)
     rank = local = None
     stream = ""

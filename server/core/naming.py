@@ -75,6 +75,8 @@ def rank_in(text: str) -> int | None:
 def node_in(text: str) -> str | None:
     """The machine a text names, or None."""
     head = text[:2000]
+    if "ode" not in head and " kernel:" not in head and " ON " not in head:
+        return None
     found = _SYSLOG.match(head) or _NODE.search(head)
     if found is None:
         return None
