@@ -126,13 +126,13 @@ def judged_signs(case: Case) -> tuple[Sign, ...]:
         reading = sign.reading
         if sign.accuses and _is_survived(case, sign):
             sign = replace(sign, reading=replace(reading, role=CausalRole.UNKNOWN))
-        elif sign.rank is not None:
-            since = lost_peers.get(sign.rank)
+        elif (rank := sign.rank) is not None:
+            since = lost_peers.get(rank)
             is_generic = reading.cause == "user_exception" and sign.accuses
             if is_generic and since is not None and 0 <= sign.at - since <= ECHO_NS:
                 sign = replace(sign, reading=replace(reading, role=CausalRole.CASCADE))
             elif reading.role is CausalRole.CASCADE or (sign.accuses and reading.weight is Weight.WAIT):
-                lost_peers.setdefault(sign.rank, sign.at)
+                lost_peers.setdefault(rank, sign.at)
         signs.append(sign)
     return tuple(signs)
 
