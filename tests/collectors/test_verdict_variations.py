@@ -287,3 +287,31 @@ def test_a_caught_error_in_a_line_does_not_outweigh_what_ended_the_run(tmp_path)
         + f"{ELASTIC['torch 2.13']}failed (exitcode: -9) local_rank: 5 (pid: 1) of binary: python\n"
     )
     assert said(judged(tmp_path, text)) == ("sigkill", 5)
+
+
+CONTAINERS = {
+    "docker logs --timestamps": "2026-11-29T12:33:{tick:02d}.123456789Z ",
+    "a CRI file": "2026-11-29T12:33:{tick:02d}.123456789+00:00 stderr F ",
+    "kubectl logs --prefix": "[pod/llm-worker-0/pytorch] ",
+    "compose": "worker-0  | ",
+    "Ray": "(RayTrainWorker pid=77, ip=10.0.0.3) ",
+}
+
+
+@pytest.mark.parametrize("prefix", CONTAINERS.values(), ids=CONTAINERS)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_launchers_log_that_a_container_runtime_passed_on_is_the_same_log(tmp_path, prefix, end):
+    lines = [
+        "[rank5]: Traceback (most recent call last):", '[rank5]:   File "/home/me/train.py", line 3, in step',
+        "[rank5]: ZeroDivisionError: division by zero",
+        f"{ELASTIC['torch 2.13'].replace('12:03:40', '12:33:40')}failed (exitcode: 1) local_rank: 5 (pid: 30501) of binary: python",
+    ]  # fmt: skip
+    text = "".join(prefix.format(tick=index) + line + end for index, line in enumerate(lines))
+    (found,) = judged(tmp_path, text)
+    assert (found.verdict.cause, found.verdict.culprit_rank) == ("user_exception", 5)
+    assert dict(found.verdict.traits) == {"exception": "ZeroDivisionError", "frame": "train.py:step"}
+
+
+def test_colours_of_a_terminal_do_not_hide_a_line(tmp_path):
+    text = "\x1b[31m[rank5]: Traceback (most recent call last):\x1b[0m\n\x1b[31m[rank5]: KeyError: 'x'\x1b[0m\n"
+    assert said(judged(tmp_path, text)) == ("user_exception", 5)
