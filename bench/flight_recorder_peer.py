@@ -20,6 +20,18 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from rerail.server.core.facts import Evidence
+from rerail.server.core.flight_recorder.analysis import analysis
+from rerail.server.core.flight_recorder.dump import read_dump
+from rerail.server.core.flight_recorder.summary import (
+    DUMP_CODE,
+    SOURCE,
+    SUMMARY,
+    sentence,
+    summary,
+    summary_text,
+)
+
 BEGAN = 1_795_953_662_000_000_000
 FRAMES = [
     {
@@ -44,7 +56,7 @@ for path in Path(sys.argv[1]).iterdir():
     told.append(summary_of(summary_text(summary(read_dump(path.read_bytes()), rank_in(path.name)))))
 found = analysed(told)
 took = time.perf_counter() - began
-print(json.dumps({"says": f"{found.finding.value} {list(found.culprits) or ''}".strip(), "seconds": took,
+print(json.dumps({"says": f"{found.conclusion.value} {list(found.culprits) or ''}".strip(), "seconds": took,
                   "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 """
 
@@ -66,7 +78,7 @@ print(json.dumps({"failure": failure, "seconds": took,
 def said_by_torch(log: str) -> str:
     """What its log says: per operation the ranks that are missing, and those it calls culprits."""
     missing = [f"{title} missing {ranks}" for title, ranks in re.findall(
-        r"group info: \d+:(\S+).{0,200}?missing ranks: (\{[^}]*\})", log, re.DOTALL)]  # fmt: skip
+        r"group info: [^:\s]+:(\S+).{0,200}?missing ranks: (\{[^}]*\})", log, re.DOTALL)]  # fmt: skip
     culprits = sorted({f"culprit {rank}: {kind.lower()}" for rank, kind in re.findall(
         r"Culprit rank (\d+); Error type: (\w+)", log)})  # fmt: skip
     return "; ".join(dict.fromkeys([*missing, *culprits])) or "nothing"
@@ -157,7 +169,7 @@ CASES: tuple[tuple[str, Callable[[int], tuple[dict[str, list[int]], Calls]], str
 
 def dump(groups: dict[str, list[int]], rank: int, calls: list[tuple[str, str, str, dict[str, object]]]) -> bytes:
     """One rank's dump as a pickle."""
-    numbers = {name: str(index) for index, name in enumerate(groups)}
+    numbers = {name: name for name in groups}
     own = [name for name, members in groups.items() if rank in members]
     sequences: dict[str, int] = {}
     entries, status = [], {name: [-1, -1, -1] for name in own}
@@ -228,10 +240,35 @@ def both(folder: Path, longest: float) -> Iterator[str]:
         yield f"{says if len(says) <= 110 else says[:109] + '…'} | {told['seconds']:.2f} s, {told['megabytes']:.0f} MB"
 
 
+def from_facts(world: int) -> str:
+    """The analysis of dumps that are facts already: what the server does for a verdict."""
+    groups, calls = a_rank_missing(world, 4)
+    facts = []
+    for rank, told in calls.items():
+        own = {name: groups[name] for name in ("default_pg", f"tp{rank // 2}", f"dp{rank % 2}")}
+        summed = summary(read_dump(dump(own, rank, told)), rank)
+        facts.append(
+            Evidence(
+                run="bench", emitter=f"artefact/{rank}", seq=0, at=BEGAN, source=SOURCE, code=DUMP_CODE, rank=rank,
+                text=sentence(summed), attributes=((SUMMARY, summary_text(summed)),),
+            )
+        )  # fmt: skip
+    began = time.process_time()
+    found = analysis(facts)
+    first = time.process_time() - began
+    analysis(facts)
+    again = time.process_time() - began - first
+    assert found is not None
+    size = sum(len(fact.attributes[0][1]) for fact in facts) / 1e6
+    says = f"{found.conclusion.value} {list(found.culprits)}"
+    return f"| {world} ranks, {size:.1f} MB of summaries | {says} | {first:.2f} s of CPU, asked again {again:.3f} s |"
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--worlds", default="4,64,256,1024", help="ranks, separated by commas")
+    parser.add_argument("--facts", type=int, default=10_000, help="ranks whose dumps are facts already")
     parser.add_argument("--longest", type=float, default=300.0, help="seconds that one analyser may take")
     parsed = parser.parse_args()
     print("| case, 8 ranks | truth | ours | | torch's | |\n|---|---|---|---|---|---|")
@@ -248,6 +285,8 @@ def main() -> None:
             cells = " | ".join(both(Path(folder), parsed.longest))
             print(f"| {world} ranks, {size:.1f} MB | {cells} |", flush=True)
             print(f"written in {time.perf_counter() - began:.0f} s", file=sys.stderr)
+    print("\n| from facts | ours | |\n|---|---|---|")
+    print(from_facts(parsed.facts))
 
 
 if __name__ == "__main__":

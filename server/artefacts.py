@@ -5,6 +5,7 @@ Rules
   through the log like every other fact: the emitter is `artefact/<sha256>`, the numbers are the places in the file.
   Giving the same file twice changes nothing.
 - Where a file says when something was, that instant holds; else that of the notice.
+- The files of an archive are given one by one, under their own names; the archive itself is not kept.
 - Taking a file back is a fact too (`artefact_state`), and so is letting it count again: nothing is deleted, and
   `rerail replay` comes to the same. Giving a withdrawn file anew restores it.
 """
@@ -12,10 +13,11 @@ Rules
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
+from rerail.collectors.archives import members
 from rerail.collectors.masking import masked
 from rerail.collectors.plain_text import Piece
 from rerail.collectors.uploads import Understood, understood
@@ -42,7 +44,23 @@ class Gift:
     artefact: GivenArtefact
     is_new: bool
     """Nobody had given it to this run before."""
-    refused: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where files go."""
+
+    found: IncidentView
+    known: dict[str, ArtefactRow]
+    """What its run has already, by SHA-256."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A file that is kept, and what is to be stated of it."""
+
+    gift: Gift
+    facts: list[Evidence]
 
 
 class ArtefactDesk:
@@ -58,16 +76,45 @@ class ArtefactDesk:
         self, incident_id: str, name: str, content: bytes, author: str | None = None, rank: int | None = None
     ) -> Gift:
         """Keep a file and state what is understood of it. Raises NotFoundError, or RefusedRequestError (409, 422)."""
+        place = self._place(incident_id)
+        taken = self._take(place, name, content, author, rank)
+        self._state([taken])
+        return taken.gift
+
+    def give_archive(
+        self, incident_id: str, content: bytes, largest: int, author: str | None = None
+    ) -> tuple[list[Gift], list[str]]:
+        """The same for every file of an archive; and what was not taken, by name and reason."""
+        place = self._place(incident_id)
+        taken: list[_Taken] = []
+        refused: list[str] = []
+        for member in members(content, largest):
+            if member.refused is not None or not member.content:
+                refused.append(f"{shown_name(member.name)}: {member.refused or 'empty'}")
+                continue
+            try:
+                taken.append(self._take(place, member.name, member.content, author, None))
+            except RefusedRequestError as error:
+                refused.append(f"{shown_name(member.name)}: {error.message}")
+        self._state(taken)
+        return [each.gift for each in taken], refused
+
+    def _place(self, incident_id: str) -> _Place:
         found = self._queries.incident(incident_id)
         run_id = found.incident.run_id
         if self._store.log(run_id, 2**62).gone_before is not None:
             raise RefusedRequestError(
                 409, "log_gone", f"the facts of run {run_id} were deleted", "its verdicts cannot be made anew"
             )
+        return _Place(found, {row.sha256: row for row in self._store.artefacts(run_id)})
+
+    def _take(self, place: _Place, name: str, content: bytes, author: str | None, rank: int | None) -> _Taken:
+        """Keep one file; its facts are still to be stated."""
+        incident = place.found.incident
         name = shown_name(name)
         digest = sha256(content).hexdigest()
-        known = self._known(run_id, digest)
-        if known is not None and known.incident_id != incident_id:
+        known = place.known.get(digest)
+        if known is not None and known.incident_id != incident.incident_id:
             raise RefusedRequestError(
                 409,
                 "given_already",
@@ -75,22 +122,38 @@ class ArtefactDesk:
                 "the evidence of one file belongs to one incident of a run: open that one to see it or take it back",
             )
         told = understood(name, content, rank)
-        facts, refused = self._facts(found, digest, told)
-        now = self._clock()
+        facts, refused = self._facts(place.found, digest, told)
         row = ArtefactRow(
-            sha256=digest, run_id=run_id, incident_id=incident_id, name=name, kind=told.kind.value, size=len(content),
-            received_at=now, author=author, pieces=len(facts), refused=refused, remarks=told.remarks,
+            sha256=digest, run_id=incident.run_id, incident_id=incident.incident_id, name=name, kind=told.kind.value,
+            size=len(content), received_at=self._clock(), author=author, pieces=len(facts), refused=refused,
+            remarks=told.remarks,
         )  # fmt: skip
         is_new = self._store.keep_artefact(row, content)
-        if facts:
-            lines = [LoggedFact(fact.seq, fact.at, codec.encode_line(fact).rstrip()) for fact in facts]
-            self._append(Batch(now, (Stated(run_id, _emitter(digest), lines),)))
-        use = self._use(run_id, digest)
-        if not is_new and use is not None and use.is_withdrawn:
-            self._say(run_id, digest, WindowState.RESTORED, None, author)
-            use = replace(use, is_withdrawn=False)
-        kept = row if known is None else replace(row, received_at=known.received_at, author=known.author)
-        return Gift(GivenArtefact(kept, False, False), is_new, refused)
+        kept = row if known is None else known
+        if known is not None and not known.pieces and facts:
+            # Nothing was understood of it before: its rank was not told, or an older reader looked at it.
+            kept = replace(known, name=name, kind=row.kind, pieces=row.pieces, refused=refused, remarks=row.remarks)
+            self._store.renew_artefact(kept)
+        place.known[digest] = kept
+        return _Taken(Gift(GivenArtefact(kept, False, not facts), is_new), facts)
+
+    def _state(self, taken: Sequence[_Taken]) -> None:
+        """Put the evidence of files into the log, in one batch; those that were withdrawn count again."""
+        stated = [
+            Stated(
+                each.gift.artefact.row.run_id,
+                _emitter(each.gift.artefact.row.sha256),
+                [LoggedFact(fact.seq, fact.at, codec.encode_line(fact).rstrip()) for fact in each.facts],
+            )
+            for each in taken
+            if each.facts
+        ]
+        if stated:
+            self._append(Batch(self._clock(), stated))
+        for each in taken:
+            row = each.gift.artefact.row
+            if not each.gift.is_new and (use := self._use(row.run_id, row.sha256)) is not None and use.is_withdrawn:
+                self._say(row.run_id, row.sha256, WindowState.RESTORED, None, row.author)
 
     def withdraw(self, incident_id: str, digest: str, reason: str | None, author: str | None) -> GivenArtefact:
         """Its evidence no longer counts. Raises NotFoundError for an incident or an artefact that is not known."""

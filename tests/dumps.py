@@ -13,8 +13,8 @@ from pathlib import Path
 
 from rerail.server.core.facts import Evidence
 from rerail.server.core.flight_recorder.analysis import analysed
+from rerail.server.core.flight_recorder.conclusions import Analysis
 from rerail.server.core.flight_recorder.dump import dump_of, rank_in, read_dump, read_side_car
-from rerail.server.core.flight_recorder.findings import Analysis
 from rerail.server.core.flight_recorder.summary import (
     DUMP_CODE,
     SOURCE,

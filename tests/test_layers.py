@@ -21,7 +21,7 @@ RULES: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
                      "server.core.xids"), ()),
     ("server/store/", ("server.store", "server.core", "server.errors", "server.query_results"),
      ("sqlalchemy", "msgspec", "zstandard")),
-    ("server/api/", ("server", ), ("fastapi", "pydantic", "starlette", "msgspec", "zstandard")),
+    ("server/api/", ("server", "collectors.archives"), ("fastapi", "pydantic", "starlette", "msgspec", "zstandard")),
     ("server/ingest", ("server.core", "server.store", "server.errors", "server.decoding"), ("msgspec",)),
     ("server/decoding", ("server.core", "server.store", "server.errors"), ("msgspec",)),
     ("server/projector", ("server.core", "server.store", "server.errors"), ()),

@@ -1,7 +1,8 @@
 """Artefacts: files that people give to an incident, `/api/v1/incidents/…/artefacts` and `/api/v1/artefacts/…`.
 
 Rules
-- The body is the file as it is, one file to a request; it is given up as soon as it is too long (413 names the limit).
+- The body is the file as it is; a zip or tar stands for the files in it. It is given up as soon as it is too long (413
+  names the limit).
 - 201 and 200 only after file and evidence are durable. The verdict follows when the run is derived, which takes a
   moment: `heard` in the list says when.
 - What changes something is refused to pages of other sites and asks for the token where one is set.
@@ -17,13 +18,14 @@ from urllib.parse import quote
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from rerail.collectors.archives import is_archive
 from rerail.server.api.answers import respond
 from rerail.server.api.intake import authorise
-from rerail.server.artefacts import ArtefactDesk
+from rerail.server.artefacts import ArtefactDesk, Gift
 from rerail.server.core.report import iso
 from rerail.server.errors import RefusedRequestError
 from rerail.server.queries import Queries
-from rerail.server.query_results import GivenArtefact
+from rerail.server.query_results import ArtefactRow, GivenArtefact
 
 AT_ONCE = 4
 """Files that are read and understood at the same time: each is held in memory."""
@@ -73,9 +75,22 @@ def artefacts_router(queries: Queries, desk: ArtefactDesk, token: str | None, la
         authorise(request, token)
         async with places:
             content = await _file(request, largest_bytes)
-            gift = await run_in_threadpool(desk.give, incident_id, name, content, author, rank)
-        answer = respond(request, {**_shown(gift.artefact), "new": gift.is_new})
-        answer.status_code = 201 if gift.is_new else 200
+            if is_archive(content):
+                gifts, refused = await run_in_threadpool(desk.give_archive, incident_id, content, largest_bytes, author)
+                told: dict[str, object] = {
+                    "kind": "archive",
+                    "name": name,
+                    "files": [{**_shown(gift.artefact), "new": gift.is_new} for gift in gifts],
+                    "pieces": sum(gift.artefact.row.pieces for gift in gifts),
+                    "new": any(gift.is_new for gift in gifts),
+                    "refused": refused + [f"{row.name}: {why}" for row in _rows(gifts) for why in row.refused],
+                    "remarks": [f"{row.name}: {why}" for row in _rows(gifts) for why in row.remarks],
+                }
+            else:
+                gift = await run_in_threadpool(desk.give, incident_id, name, content, author, rank)
+                told = {**_shown(gift.artefact), "new": gift.is_new}
+        answer = respond(request, told)
+        answer.status_code = 201 if told["new"] else 200
         return answer
 
     @router.delete(
@@ -114,6 +129,10 @@ def artefacts_router(queries: Queries, desk: ArtefactDesk, token: str | None, la
         )
 
     return router
+
+
+def _rows(gifts: list[Gift]) -> list[ArtefactRow]:
+    return [gift.artefact.row for gift in gifts]
 
 
 def _shown(given: GivenArtefact) -> dict[str, object]:

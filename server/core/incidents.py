@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rerail.server.core.facts import Phase, Scope
-from rerail.server.core.flight_recorder.findings import Analysis
+from rerail.server.core.flight_recorder.conclusions import Analysis
 from rerail.server.core.goodput import Capacities, clipped
 from rerail.server.core.timeline import DOWN_PHASES
 from rerail.server.core.view import EvidenceLine, Incident, Part, RelaunchVerdict, Rollback, Span, Verdict

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rerail.server.core.facts import Initiator, Outcome, Pairs, Phase, Scope
-from rerail.server.core.flight_recorder.findings import Analysis
+from rerail.server.core.flight_recorder.conclusions import Analysis
 
 
 class RunState(StrEnum):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import pickle
+import tarfile
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
@@ -190,6 +193,15 @@ def test_a_packed_log_is_looked_into_and_the_rank_can_be_told(run: httpx.Client)
     assert give(run, "trace", recorded("hang4_rank_2"), rank=2)["pieces"] == 1
 
 
+def test_a_dump_whose_rank_is_told_later_is_understood_then(run: httpx.Client):
+    assert give(run, "trace", recorded("hang4_rank_2"))["pieces"] == 0
+    told = give(run, "trace", recorded("hang4_rank_2"), rank=2)
+    assert (told["pieces"], told["refused"], told["new"]) == (1, [], False)
+    (listed,) = run.get(PATH).json()["artefacts"]
+    assert (listed["pieces"], listed["refused"]) == (1, [])
+    assert give(run, "trace", recorded("hang4_rank_2"))["pieces"] == 1
+
+
 def test_a_dump_whose_recording_was_disabled_says_so(run: httpx.Client):
     told = give(run, "trace_rank_3.json", b'{"version": "2.10", "pg_config": {}, "pg_status": {}}')
     assert told["remarks"] == ["recording was disabled when this dump was made"]
@@ -210,6 +222,44 @@ def test_a_file_over_the_limit_is_refused_with_the_limit(
         assert client.post(PATH, params={"name": "ok"}, content=b"x" * 1_048_576, headers=headers).status_code == 201
         assert client.post(PATH, params={"name": "x.log"}, content=TRACEBACK).status_code == 401
         assert client.get(PATH).json()["largest_bytes"] == 1_048_576
+
+
+def test_the_files_of_an_archive_are_given_one_by_one(run: httpx.Client, settled):
+    tape = io.BytesIO()
+    with tarfile.open(fileobj=tape, mode="w:gz") as archive:
+        for rank in range(4):
+            told = tarfile.TarInfo(f"../../dumps/hang4_rank_{rank}")
+            told.size = len(recorded(f"hang4_rank_{rank}"))
+            archive.addfile(told, io.BytesIO(recorded(f"hang4_rank_{rank}")))
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    told = give(run, "dumps.tar.gz", tape.getvalue())
+    assert (told["kind"], told["pieces"], told["refused"]) == ("archive", 4, [])
+    assert [each["name"] for each in told["files"]] == [f"hang4_rank_{rank}" for rank in range(4)]
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as folder:
+        folder.writestr("side/hang4_rank_1.sidecar.json", recorded("hang4_rank_1.sidecar.json"))
+        folder.writestr("photo.png", b"\x89PNG\0\0")
+    told = give(run, "more.zip", packed.getvalue())
+    assert told["pieces"] == 1 and "photo.png: neither a flight recorder dump nor text" in told["refused"]
+    settled(run)
+    assert incident(run)["incident"]["flight_recorder"]["culprits"] == [3]
+    assert len(run.get(PATH).json()["artefacts"]) == 6
+    again = run.post(PATH, params={"name": "dumps.tar.gz"}, content=tape.getvalue())
+    assert (again.status_code, again.json()["new"]) == (200, False)
+
+
+def test_a_broken_archive_gives_what_could_be_read(run: httpx.Client):
+    tape = io.BytesIO()
+    with tarfile.open(fileobj=tape, mode="w") as archive:
+        for name in ("one.log", "two.log"):
+            told = tarfile.TarInfo(name)
+            told.size = len(TRACEBACK)
+            archive.addfile(told, io.BytesIO(TRACEBACK))
+    told = give(run, "cut.tar", tape.getvalue()[:1600])
+    assert [each["name"] for each in told["files"]] == ["one.log"]
+    assert any("broken" in why for why in told["refused"])
 
 
 def test_unknown_incidents_foreign_pages_and_missing_names_are_refused(run: httpx.Client):

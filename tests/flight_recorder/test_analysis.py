@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerail.server.core.flight_recorder.analysis import analysed, analysis
+from rerail.server.core.flight_recorder.conclusions import Conclusion
 from rerail.server.core.flight_recorder.dump import dump_of
-from rerail.server.core.flight_recorder.findings import Finding
 from rerail.server.core.flight_recorder.ranks import named, packed, unpacked
-from rerail.server.core.flight_recorder.summary import sentence, summary
+from rerail.server.core.flight_recorder.summary import GroupSummary, RankSummary, sentence, summary
 from tests.dumps import call, evidence_of, nccl_analysis, nccl_dump, recorded, recorded_analysis
 
 HANG4 = [f"hang4_rank_{rank}" for rank in range(4)]
@@ -28,7 +28,7 @@ WORLD = {"default_pg": [0, 1, 2, 3], "dp0": [0, 2], "dp1": [1, 3]}
 @pytest.mark.parametrize("ending", ["", ".json"])
 def test_the_rank_that_waits_nowhere_is_the_culprit_not_its_first_victim(ending: str):
     found = recorded_analysis(*(name + ending for name in HANG4), side_cars=SIDE_CARS)
-    assert (found.finding, found.culprits, found.operation) == (Finding.MISSING, (3,), "all_gather")
+    assert (found.conclusion, found.culprits, found.operation) == (Conclusion.MISSING, (3,), "all_gather")
     assert "Rank 3 did not join all_gather #3 of dp1, where rank 1 waits" in found.sentence
     assert "Rank 1 is missing elsewhere only by waiting." in found.sentence
     rows = {row.title: row for row in found.groups}
@@ -45,10 +45,19 @@ def test_with_stacks_the_line_where_the_culprit_was_last_is_told():
 
 def test_without_side_cars_members_are_inferred_and_said_to_be():
     found = recorded_analysis(*HANG4)
-    assert (found.finding, found.culprits) == (Finding.MISSING, (3,))
+    assert (found.conclusion, found.culprits) == (Conclusion.MISSING, (3,))
     assert found.confidence < recorded_analysis(*HANG4, side_cars=SIDE_CARS).confidence
     assert any("inferred" in words for words in found.unknown)
     assert all(row.is_inferred for row in found.groups)
+
+
+def test_a_single_dump_never_says_that_nobody_is_missing():
+    for rank in (0, 1):
+        found = recorded_analysis(f"hang4_rank_{rank}")
+        assert (found.conclusion, found.culprits) == (Conclusion.NOT_SEEN, ())
+        assert any("How many ranks there were is not told" in words for words in found.unknown)
+    alone = recorded_analysis("hang4_rank_1", side_cars=SIDE_CARS[1:2])
+    assert "of its members rank 3 left no dump" in alone.sentence
 
 
 def test_one_side_car_tells_the_groups_of_its_rank_for_all():
@@ -58,13 +67,13 @@ def test_one_side_car_tells_the_groups_of_its_rank_for_all():
 
 def test_dumps_made_after_the_hang_show_who_came_late():
     found = recorded_analysis(*(f"hang4_end_rank_{rank}.json" for rank in range(4)))
-    assert (found.finding, found.culprits) == (Finding.LATE, (3,))
+    assert (found.conclusion, found.culprits) == (Conclusion.LATE, (3,))
     assert "40.0 s after the first" in found.sentence
 
 
 def test_a_rank_that_left_the_collectives_is_missing_also_after_the_time_out():
     found = recorded_analysis("missing_end_rank_0", "missing_end_rank_1", "missing_end_rank_2")
-    assert (found.finding, found.culprits) == (Finding.MISSING, (2,))
+    assert (found.conclusion, found.culprits) == (Conclusion.MISSING, (2,))
     assert "Rank 2 did not join all_reduce #4 of default_pg, where ranks 0 and 1 wait" in found.sentence
 
 
@@ -77,7 +86,7 @@ def test_a_rank_without_a_dump_is_named_and_not_accused():
 
 def test_a_wrapped_ring_is_said_and_what_was_before_is_not_guessed():
     found = recorded_analysis("full2000_rank_0")
-    assert found.finding is Finding.NOTHING_PENDING
+    assert found.conclusion is Conclusion.NOTHING_PENDING
     assert any("had wrapped" in words for words in found.unknown)
 
 
@@ -89,14 +98,30 @@ def test_every_rank_joined_and_it_does_not_end():
         {"default_pg": [0, 1, 2]},
         {rank: [call("default_pg", 1), call("default_pg", 2, state="started")] for rank in range(3)},
     )
-    assert (found.finding, found.culprits) == (Finding.ALL_JOINED, ())
+    assert (found.conclusion, found.culprits) == (Conclusion.ALL_JOINED, ())
     assert "All 3 ranks of default_pg joined all_reduce #2 and it does not end: no rank is missing" in found.sentence
+
+
+def test_how_far_a_rank_ran_ahead_of_its_gpu_says_nothing():
+    def ahead(rank: int) -> list[dict[str, object]]:
+        pending = [
+            call("default_pg", number, state="started" if number == 5 else "scheduled") for number in range(5, 8 + rank)
+        ]
+        return [call("default_pg", 4), *pending]
+
+    found = nccl_analysis({"default_pg": [0, 1, 2]}, {rank: ahead(rank) for rank in range(3)})
+    assert (found.conclusion, found.culprits) == (Conclusion.ALL_JOINED, ())
+    assert "joined all_reduce #5" in found.sentence
+    calls = {rank: ahead(rank) for rank in range(3)} | {3: [call("default_pg", 4)]}
+    found = nccl_analysis({"default_pg": [0, 1, 2, 3]}, calls)
+    assert (found.conclusion, found.culprits) == (Conclusion.MISSING, (3,))
+    assert "did not join all_reduce #5" in found.sentence
 
 
 def test_where_all_joined_a_kernel_that_never_started_is_pointed_out():
     calls = {rank: [call("default_pg", 2, state="scheduled" if rank == 2 else "started")] for rank in range(4)}
     found = nccl_analysis({"default_pg": [0, 1, 2, 3]}, calls)
-    assert found.finding is Finding.ALL_JOINED
+    assert found.conclusion is Conclusion.ALL_JOINED
     assert "On rank 2 its kernel never started" in found.sentence
 
 
@@ -119,7 +144,7 @@ def test_the_odd_rank_is_the_one_against_the_majority(odd: dict[str, object], wo
     if "operation" in odd:
         calls[2][1] = call("default_pg", 2, "broadcast", "started")
     found = nccl_analysis({"default_pg": [0, 1, 2, 3]}, calls)
-    assert (found.finding, found.culprits) == (Finding.MISMATCH, (2,))
+    assert (found.conclusion, found.culprits) == (Conclusion.MISMATCH, (2,))
     assert words in found.sentence
 
 
@@ -128,32 +153,32 @@ def test_without_a_majority_both_sides_are_named_and_nobody_is_blamed():
         {"default_pg": [0, 1]},
         {0: [call("default_pg", 1, state="started")], 1: [call("default_pg", 1, "broadcast", "started")]},
     )
-    assert (found.finding, found.culprits) == (Finding.MISMATCH, ())
+    assert (found.conclusion, found.culprits) == (Conclusion.MISMATCH, ())
     assert "rank 0: all_reduce; rank 1: broadcast" in found.sentence
 
 
 def test_another_shape_with_as_many_elements_is_no_mismatch_and_an_uneven_gather_that_ended_is_none():
     calls = {rank: [call("default_pg", 1, sizes=[[4, 4]] if rank else [[16]])] for rank in range(2)}
-    assert nccl_analysis({"default_pg": [0, 1]}, calls).finding is Finding.NOTHING_PENDING
+    assert nccl_analysis({"default_pg": [0, 1]}, calls).conclusion is Conclusion.NOTHING_PENDING
     calls = {rank: [call("default_pg", 1, "all_gather", sizes=[[4 + rank]])] for rank in range(2)}
-    assert nccl_analysis({"default_pg": [0, 1]}, calls).finding is Finding.NOTHING_PENDING
+    assert nccl_analysis({"default_pg": [0, 1]}, calls).conclusion is Conclusion.NOTHING_PENDING
 
 
 def test_a_gather_has_another_shape_at_its_root():
     calls = {rank: [call("default_pg", 1, "gather", output_sizes=[[2, 16]] if rank == 0 else [])] for rank in range(2)}
-    assert nccl_analysis({"default_pg": [0, 1]}, calls).finding is Finding.NOTHING_PENDING
+    assert nccl_analysis({"default_pg": [0, 1]}, calls).conclusion is Conclusion.NOTHING_PENDING
 
 
 def test_collectives_called_in_a_different_order_are_ranks_that_wait_for_each_other():
     groups = {"default_pg": [0, 1], "a": [0, 1], "b": [0, 1]}
     found = nccl_analysis(groups, {0: [call("a", 1, state="started")], 1: [call("b", 1, state="started")]})
-    assert (found.finding, found.culprits) == (Finding.DEADLOCK, ())
+    assert (found.conclusion, found.culprits) == (Conclusion.DEADLOCK, ())
     assert "different order" in found.sentence
 
 
 def test_only_the_ranks_without_a_dump_can_be_missing():
     found = nccl_analysis(WORLD, {rank: [call("default_pg", 5, state="started")] for rank in (0, 1, 2)})
-    assert (found.finding, found.culprits) == (Finding.NOT_SEEN, ())
+    assert (found.conclusion, found.culprits) == (Conclusion.NOT_SEEN, ())
     assert "rank 3 left no dump" in found.sentence and "look there first" in found.sentence
 
 
@@ -165,7 +190,7 @@ def test_a_whole_chain_of_victims_leads_to_the_one_that_waits_nowhere():
         {0: [*done, call("a", 1, state="started")], 1: [*done, call("b", 1, state="started")],
          2: [*done, call("c", 1, state="started")], 3: done},
     )  # fmt: skip
-    assert (found.finding, found.culprits) == (Finding.MISSING, (3,))
+    assert (found.conclusion, found.culprits) == (Conclusion.MISSING, (3,))
 
 
 def test_several_ranks_may_be_missing():
@@ -183,7 +208,7 @@ def test_a_send_without_its_receive_waits_for_the_rank_that_does_not_answer():
          1: [call("pipeline", 1, "recv 1<-0", "started"), call("pipeline", 2, "send 1->2", "started")],
          2: [call("default_pg", 1)]},
     )  # fmt: skip
-    assert (found.finding, found.culprits) == (Finding.MISSING, (2,))
+    assert (found.conclusion, found.culprits) == (Conclusion.MISSING, (2,))
 
 
 def test_ranks_of_a_send_are_those_of_its_group():
@@ -202,14 +227,14 @@ def test_a_ring_that_wrapped_on_one_rank_accuses_nobody_of_what_it_no_longer_hol
         calls += [call("tp", number) for number in range(5, 9)]
         first = 0 if rank != 1 else 1000
         dumps.append(summary(dump_of(nccl_dump({"default_pg": [0, 1, 2], "tp": [0, 1, 2]}, calls, first)), rank))
-    assert analysed(dumps).finding is Finding.NOTHING_PENDING
+    assert analysed(dumps).conclusion is Conclusion.NOTHING_PENDING
 
 
 def test_recording_that_was_disabled_says_nothing_and_says_so():
     told = summary(dump_of({"version": "2.10", "pg_config": {}, "pg_status": {}}), 4)
     assert "recording was disabled" in sentence(told)
     found = analysed([told])
-    assert (found.finding, found.confidence, found.not_recorded.text) == (Finding.NOT_RECORDED, 0.0, "4")
+    assert (found.conclusion, found.confidence, found.not_recorded.text) == (Conclusion.NOT_RECORDED, 0.0, "4")
 
 
 # --- over facts ---
@@ -253,7 +278,7 @@ def test_one_missing_rank_is_found_in_any_layout(world: int, data: st.DataObject
         if rank != culprit:
             calls[rank].append(call("default_pg", 1, state="started"))
     found = nccl_analysis(groups, calls)
-    assert (found.finding, found.culprits) == (Finding.MISSING, (culprit,))
+    assert (found.conclusion, found.culprits) == (Conclusion.MISSING, (culprit,))
 
 
 @given(st.lists(st.integers(0, 300), max_size=60))
@@ -270,6 +295,17 @@ def test_ranks_are_named_in_words():
         unpacked("0-9999999", 1000)
 
 
+def test_members_beyond_any_real_run_are_not_unpacked_without_end():
+    hostile = [
+        RankSummary(rank, (GroupSummary(f"g{rank}", "default_pg", f"{rank}-262143", enqueued=1),), entry_count=1)
+        for rank in range(200)
+    ]
+    began = time.monotonic()
+    found = analysed(hostile)
+    assert time.monotonic() - began < 60
+    assert found.ranks_seen == 200
+
+
 def test_two_thousand_ranks_are_analysed_in_seconds():
     template = summary(
         dump_of(nccl_dump({"default_pg": list(range(2000))}, [call("default_pg", 1, state="started")])), 0
@@ -278,4 +314,4 @@ def test_two_thousand_ranks_are_analysed_in_seconds():
     began = time.monotonic()
     found = analysed([*told, summary(dump_of(nccl_dump({"default_pg": [0, 1]}, [])), 1234)])
     assert time.monotonic() - began < 20
-    assert (found.finding, found.ranks_seen) == (Finding.MISSING, 2000)
+    assert (found.conclusion, found.ranks_seen) == (Conclusion.MISSING, 2000)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rerail.server.core.flight_recorder.findings import Analysis, Finding
+from rerail.server.core.flight_recorder.conclusions import Analysis, Conclusion
 from rerail.server.query_results import ArtefactRow, GivenArtefact
 from rerail.ui.markup import encoded
 from rerail.ui.pages.incident_files import files_list
-from rerail.ui.pages.incident_flight_recorder import FINDINGS, flight_recorder_panel
+from rerail.ui.pages.incident_flight_recorder import CONCLUSIONS, flight_recorder_panel
 from tests.dumps import call, nccl_analysis, recorded_analysis
 from tests.ui.samples import at
 
@@ -49,8 +49,8 @@ def test_a_mismatch_names_what_differs():
     assert "ranks differ" in words and "all_reduce on ranks 0, 1 and 3; broadcast on rank 2" in words
 
 
-def test_every_finding_has_words():
-    assert set(FINDINGS) == set(Finding)
+def test_every_conclusion_has_words():
+    assert set(CONCLUSIONS) == set(Conclusion)
 
 
 def test_files_say_what_they_came_to_and_names_are_text():

@@ -111,7 +111,10 @@
       else if (!told.pieces && told.refused.some((why) => why.includes("whose it is"))) {
         shown.ask("A dump does not say whose it is.", (number) => give(file, number));
       } else if (!told.pieces) shown.say(`Kept; nothing was understood: ${told.refused.join("; ") || "nothing in it tells of a fault"}.`, "bad");
-      else shown.say(`${told.new ? "" : "Was there already. "}${told.pieces} ${told.pieces === 1 ? "piece" : "pieces"} of evidence.`, "good");
+      else if (told.kind === "archive") {
+        const refusedHere = told.refused.length ? ` Not understood: ${told.refused.slice(0, 5).join("; ")}${told.refused.length > 5 ? " …" : ""}.` : "";
+        shown.say(`${told.files.length} files, ${told.pieces} ${told.pieces === 1 ? "piece" : "pieces"} of evidence.${refusedHere}`, "good");
+      } else shown.say(`${told.new ? "" : "Was there already. "}${told.pieces} ${told.pieces === 1 ? "piece" : "pieces"} of evidence.`, "good");
       next();
       if (!active && !waiting.length) settle();
     });

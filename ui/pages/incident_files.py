@@ -40,7 +40,7 @@ def files_part(given: Sequence[GivenArtefact], largest_bytes: int) -> Component:
             dash_html.Button("Add a log or dump", type="button", className="seg seg-alone", **{"data-give": "choose"}),
             dash_html.Span("or drop files here", className="give-or"),
             dash_html.Span(
-                f"Flight recorder dumps of all ranks, kernel logs, error files, any log; at most {megabytes} each.",
+                f"Flight recorder dumps, kernel logs, error files, any log; zip and tar too. At most {megabytes}.",
                 className="muted",
             ),
         ],

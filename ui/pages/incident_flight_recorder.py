@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rerail.server.core.flight_recorder.findings import Analysis, Finding, GroupRow, Ranks
+from rerail.server.core.flight_recorder.conclusions import Analysis, Conclusion, GroupRow, Ranks
 from rerail.ui import text
 from rerail.ui.elements import Head, badge, copy_table_button, folded, panel
 from rerail.ui.markup import Content, Markup, html
 
-FINDINGS = {
-    Finding.MISMATCH: ("ranks differ", "warn"),
-    Finding.MISSING: ("a rank is missing", "warn"),
-    Finding.LATE: ("a rank came late", "warn"),
-    Finding.ALL_JOINED: ("no rank is missing", "outline"),
-    Finding.NOT_SEEN: ("a dump is missing", "outline"),
-    Finding.DEADLOCK: ("ranks wait for each other", "warn"),
-    Finding.NOTHING_PENDING: ("nothing pending", "quiet"),
-    Finding.NOT_RECORDED: ("recording was disabled", "quiet"),
+CONCLUSIONS = {
+    Conclusion.MISMATCH: ("ranks differ", "warn"),
+    Conclusion.MISSING: ("a rank is missing", "warn"),
+    Conclusion.LATE: ("a rank came late", "warn"),
+    Conclusion.ALL_JOINED: ("no rank is missing", "outline"),
+    Conclusion.NOT_SEEN: ("a dump is missing", "outline"),
+    Conclusion.DEADLOCK: ("ranks wait for each other", "warn"),
+    Conclusion.NOTHING_PENDING: ("nothing pending", "quiet"),
+    Conclusion.NOT_RECORDED: ("recording was disabled", "quiet"),
 }
 PLACES_SHOWN = 3
 
@@ -31,8 +31,8 @@ def flight_recorder_panel(found: Analysis | None) -> Markup | None:
     """The panel; None where no dump is among the evidence."""
     if found is None:
         return None
-    words, tone = FINDINGS[found.finding]
-    if found.finding is Finding.MISSING and found.culprit_count > 1:
+    words, tone = CONCLUSIONS[found.conclusion]
+    if found.conclusion is Conclusion.MISSING and found.culprit_count > 1:
         words = f"{text.number(found.culprit_count)} ranks are missing"
     body: list[Content] = [
         html.P(found.sentence, className="verdict"),
@@ -49,10 +49,10 @@ def flight_recorder_panel(found: Analysis | None) -> Markup | None:
         heads = (
             Head("group", "words"),
             Head("operation", "words"),
-            Head("odd" if found.finding is Finding.MISMATCH else "who is missing", "words"),
+            Head("odd" if found.conclusion is Conclusion.MISMATCH else "who is missing", "words"),
             Head("who waits", "words"),
             Head("where the missing were last", "wide"),
-            Head("what differs" if found.finding is Finding.MISMATCH else "sizes", "words"),
+            Head("what differs" if found.conclusion is Conclusion.MISMATCH else "sizes", "words"),
         )
         rows = [_row(row, found) for row in found.groups]
         body.append(

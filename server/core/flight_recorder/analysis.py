@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from rerail.server.core.facts import Evidence
-from rerail.server.core.flight_recorder.findings import MOST_CULPRITS, Analysis, Finding, GroupRow, Place, Ranks
+from rerail.server.core.flight_recorder.conclusions import MOST_CULPRITS, Analysis, Conclusion, GroupRow, Place, Ranks
 from rerail.server.core.flight_recorder.groups import Group, Picture, Transfer, picture
 from rerail.server.core.flight_recorder.mismatch import Difference, Mismatch, mismatch_in
 from rerail.server.core.flight_recorder.ranks import named, packed
@@ -38,6 +38,9 @@ from rerail.server.core.flight_recorder.summary import (
 
 LATE_NS = 5_000_000_000
 """Who joins so much later than the first held the others up; clocks of nodes differ by less."""
+
+APART_NS = 3_600_000_000_000
+"""Dumps whose last operations lie farther apart may be of different attempts."""
 
 MOST_ROWS = 200
 LONGEST_RANKS = 200
@@ -87,7 +90,7 @@ def analysed(
 
 @dataclass(slots=True)
 class _Answer:
-    finding: Finding
+    conclusion: Conclusion
     sentence: str
     confidence: float
     culprits: tuple[int, ...] = ()
@@ -112,7 +115,7 @@ class _Judgement:
     def analysis(self) -> Analysis:
         if not self._picture.seen:
             answer = _Answer(
-                Finding.NOT_RECORDED,
+                Conclusion.NOT_RECORDED,
                 f"The flight recorder of {named(self._not_recorded)} was disabled: its dumps say nothing.",
                 0.0,
             )
@@ -125,14 +128,14 @@ class _Judgement:
                 or self._only_unseen()
                 or self._deadlock()
                 or _Answer(
-                    Finding.NOTHING_PENDING,
+                    Conclusion.NOTHING_PENDING,
                     f"No operation is pending on {self._seen_words()}: what held the run up was not a collective.",
                     0.3,
                 )
             )
         place = self._place(answer.culprits[0]) if answer.culprits else None
         return Analysis(
-            finding=answer.finding,
+            conclusion=answer.conclusion,
             sentence=answer.sentence,
             confidence=answer.confidence,
             culprits=answer.culprits[:MOST_CULPRITS],
@@ -145,7 +148,7 @@ class _Judgement:
             world_size=self._picture.world,
             not_seen=_ranks(self._not_seen),
             not_recorded=_ranks(self._not_recorded),
-            unknown=tuple(self._unknown()),
+            unknown=tuple(self._unknown(answer.conclusion)),
         )
 
     def _seen_words(self) -> str:
@@ -174,10 +177,10 @@ class _Judgement:
                     f"{named_odd} {call} {found.call.operation} with {odd}{others} where {named_most} {called} it with"
                 )
                 words += f" {majority}"
-            return _Answer(Finding.MISMATCH, f"{words} ({where}).", 0.95, found.odd_ranks, found.call.operation)
+            return _Answer(Conclusion.MISMATCH, f"{words} ({where}).", 0.95, found.odd_ranks, found.call.operation)
         sides = "; ".join(f"{named(ranks)}: {value}" for value, ranks in found.variants[:4])
         return _Answer(
-            Finding.MISMATCH,
+            Conclusion.MISMATCH,
             f"The ranks differ in {where} and neither side is a majority: {sides}.",
             0.85,
             (),
@@ -222,12 +225,12 @@ class _Judgement:
         confidence = 0.96 if is_sure else 0.92
         if self._unheard:
             confidence -= 0.04
-        return _Answer(Finding.MISSING, words, confidence, culprits, operation)
+        return _Answer(Conclusion.MISSING, words, confidence, culprits, operation)
 
     def _late(self) -> _Answer | None:
         found: tuple[int, int, Group, list[int], int] | None = None
         for index, group in enumerate(self._picture.groups):
-            sequence = group.highest
+            sequence = group.awaited or group.highest
             calls = {
                 rank: call
                 for rank, told in group.told.items()
@@ -245,11 +248,12 @@ class _Judgement:
         if found is None:
             return None
         _, _, group, late, spread = found
-        call = group.call_at(group.highest)
+        sequence = group.awaited or group.highest
+        call = group.call_at(sequence)
         operation = call.operation if call is not None else "operation"
         return _Answer(
-            Finding.LATE,
-            f"{_upper(named(late))} joined {operation} #{group.highest} of {group.title} {spread / 1e9:.1f} s after "
+            Conclusion.LATE,
+            f"{_upper(named(late))} joined {operation} #{sequence} of {group.title} {spread / 1e9:.1f} s after "
             "the first, while the others waited. The dumps were made after that: now everybody has joined.",
             0.8,
             tuple(late),
@@ -262,7 +266,7 @@ class _Judgement:
             for group in self._picture.groups
             if group.waiting
             and not group.behind()
-            and not self._unheard & set(group.members)
+            and not self._may_lack(group)
             and any(call.is_pending and not call.is_p2p for call in group.waiting.values())
         ]
         if not stuck:
@@ -274,25 +278,35 @@ class _Judgement:
         late = sorted(rank for rank, each in group.waiting.items() if each.state == "scheduled")
         if late and len(late) * 2 < len(group.waiting) and any(e.state == "started" for e in group.waiting.values()):
             words += f" On {named(late)} its kernel never started: what ran there before it holds the GPU."
-        return _Answer(Finding.ALL_JOINED, words, 0.85, (), call.operation)
+        return _Answer(Conclusion.ALL_JOINED, words, 0.7 if group.is_inferred else 0.85, (), call.operation)
 
     def _only_unseen(self) -> _Answer | None:
-        waiting = [group for group in self._picture.groups if group.waiting and self._unheard & set(group.members)]
+        waiting = [group for group in self._picture.groups if group.waiting and self._may_lack(group)]
         if not waiting:
             return None
         group = min(waiting, key=lambda each: (_since(each), len(each.members), each.name))
-        silent = sorted(self._unheard & set(group.members))
+        silent = sorted(self._unheard if group.is_inferred else self._unheard & set(group.members))
         call = min(group.waiting.values(), key=lambda each: (each.sequence, each.record))
         waits = sorted(group.waiting)
-        return _Answer(
-            Finding.NOT_SEEN,
+        words = (
             f"{_upper(named(waits))} {'waits' if len(waits) == 1 else 'wait'} in {call.operation} #{call.sequence} of "
-            f"{group.title}; of its members {named(silent)} left no dump. Whether it joined is not known, and that it "
-            "left none is a hint: look there first.",
-            0.6,
-            (),
-            call.operation,
         )
+        words += group.title
+        if not silent:
+            words += "; who else belongs to it is not told by the dumps that were seen."
+        else:
+            whose = "its members are not told, and" if group.is_inferred else "of its members"
+            words += (
+                f"; {whose} {named(silent)} left no dump. Whether it joined is not known, and that it left none is a "
+            )
+            words += "hint: look there first."
+        return _Answer(Conclusion.NOT_SEEN, words, 0.6 if silent else 0.3, (), call.operation)
+
+    def _may_lack(self, group: Group) -> bool:
+        """Whether a member of a group may be missing without having been seen."""
+        if group.is_inferred:
+            return bool(self._unheard) or len(group.members) < 2
+        return bool(self._unheard & set(group.members))
 
     def _deadlock(self) -> _Answer | None:
         seen = self._picture
@@ -306,7 +320,7 @@ class _Judgement:
         if not parts:
             return None
         return _Answer(
-            Finding.DEADLOCK,
+            Conclusion.DEADLOCK,
             f"Ranks wait for each other: {'; '.join(parts[:4])}. Each is missing where another waits, as when "
             "collectives are called in a different order.",
             0.8,
@@ -361,7 +375,9 @@ class _Judgement:
         text = f"{call.operation} #{call.sequence} of {group.description or group.name}{at}"
         return Place(rank, text, call.frame, call.created_at)
 
-    def _unknown(self) -> Iterable[str]:
+    def _unknown(self, conclusion: Conclusion) -> Iterable[str]:
+        if conclusion is Conclusion.LATE:
+            yield "Who came when is told by the clocks of the nodes; by how far those differ is not known here."
         if self._not_seen:
             yield (
                 f"{_upper(named(self._not_seen))} left no dump. That alone accuses nobody; a rank that cannot write "
@@ -369,6 +385,11 @@ class _Judgement:
             )
         if self._not_recorded:
             yield f"Recording was disabled on {named(self._not_recorded)}."
+        if not self._picture.is_world_told:
+            yield (
+                f"How many ranks there were is not told: {len(self._picture.seen)} left a dump that was given, and "
+                "others may be missing."
+            )
         inferred = [group.title for group in self._picture.groups if group.is_inferred and group.told]
         if inferred:
             shown = ", ".join(sorted(inferred)[:4]) + (" …" if len(inferred) > 4 else "")
@@ -381,6 +402,13 @@ class _Judgement:
             yield f"The ring of {named(wrapped)} had wrapped: what came before is not known."
         if any(told.left_out for told in self._picture.seen.values()):
             yield "Some dumps were too large to be kept whole: their oldest operations were left out."
+        moments = {rank: told.last_at for rank, told in self._picture.seen.items() if told.last_at is not None}
+        if moments and max(moments.values()) - min(moments.values()) > APART_NS:
+            early = [rank for rank, at in moments.items() if max(moments.values()) - at > APART_NS]
+            yield (
+                f"The last operation of {named(early)} is more than an hour older than that of others: are all dumps "
+                "of the same attempt?"
+            )
         framed = any(
             call.frame for told in self._picture.seen.values() for group in told.groups for call in group.calls
         )

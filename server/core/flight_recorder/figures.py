@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rerail.server.core.flight_recorder.findings import Analysis, Ranks
+from rerail.server.core.flight_recorder.conclusions import Analysis, Ranks
 
 
 def _ranks(ranks: Ranks) -> dict[str, object]:
@@ -14,7 +14,7 @@ def flight_recorder_figures(found: Analysis | None) -> dict[str, object] | None:
     if found is None:
         return None
     return {
-        "finding": found.finding.value,
+        "conclusion": found.conclusion.value,
         "sentence": found.sentence,
         "confidence": found.confidence,
         "culprits": list(found.culprits),

@@ -6,8 +6,9 @@ Rules
   are inferred, and said to be.
 - How far a member got is the sequence number it enqueued last. A member whose ring has wrapped and no longer holds
   anything of the group is unknown there: it is neither behind nor ahead.
-- A member waits in a group if something of it is pending there, or if its very last call was there, nobody says that it
-  completed, and another member is behind.
+- A member waits in a group if something of it is pending there, in the oldest such operation; or if its very last call
+  was there, nobody says that it completed, and another member is behind.
+- Who is behind is told by the operation in which others wait, not by how far they ran ahead of their GPUs.
 - A send waits for its receive and the other way round; both are looked for among what is pending.
 """
 
@@ -22,6 +23,12 @@ from rerail.server.core.flight_recorder.ranks import unpacked
 from rerail.server.core.flight_recorder.summary import Call, GroupSummary, RankSummary
 
 DEFAULT_NAMES = ("default_pg",)
+MOST_MEMBERSHIPS = 2_000_000
+"""Of all groups together; beyond it members count as not told. Real ones: ranks × groups that each is in."""
+
+MOST_DEFAULTS = 2
+"""Default groups that are taken to hold every rank: a run has one, and a restart in process makes another."""
+
 _P2P = re.compile(r"^(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})$")
 
 
@@ -54,10 +61,18 @@ class Group:
         """How far the last member of which it is known got."""
         return min(self.levels.values(), default=0)
 
+    @property
+    def awaited(self) -> int:
+        """Number of the collective in which its members wait; 0 where none waits in one.
+
+        What was enqueued beyond it says nothing: a program runs ahead of its GPU, on one rank farther than on another.
+        """
+        return max((call.sequence for call in self.waiting.values() if not call.is_p2p), default=0)
+
     def behind(self) -> list[int]:
-        """Members that did not join what another one joined."""
-        highest = self.highest
-        return sorted(rank for rank, level in self.levels.items() if level < highest)
+        """Members that did not join the collective in which others wait."""
+        awaited = self.awaited
+        return sorted(rank for rank, level in self.levels.items() if level < awaited)
 
     def call_at(self, sequence: int) -> Call | None:
         """An operation by its number, as the first rank that recorded it tells it."""
@@ -90,14 +105,17 @@ class Picture:
     """Ranks that wait somewhere, for somebody or for an operation to end."""
     behind: set[int]
     """Ranks for which somebody waits, or that did not join what others joined."""
+    is_world_told: bool = True
+    """Some dump or side-car tells how many ranks there are, or who belongs to the group of all."""
 
 
 def picture(dumps: Sequence[RankSummary], side_cars: Sequence[RankSummary]) -> Picture:
     """The groups of these ranks. `dumps` has each rank once."""
     seen = {told.rank: told for told in dumps if told.is_recorded}
     named = _told_members([*dumps, *side_cars])
-    world = _world(dumps, side_cars, named)
-    groups = _groups(seen, named, world)
+    members = _unpacked_members(named)
+    world = _world(dumps, side_cars, members)
+    groups = _groups(seen, named, members, world)
     transfers: list[Transfer] = []
     for group in groups:
         _find_levels(group, seen)
@@ -105,14 +123,23 @@ def picture(dumps: Sequence[RankSummary], side_cars: Sequence[RankSummary]) -> P
         transfers += _lonely_transfers(group)
     blocked = {rank for group in groups for rank in group.waiting}
     behind = {rank for group in groups for rank in group.behind()} | {lone.peer for lone in transfers}
-    return Picture(seen, world, groups, transfers, blocked, behind & set(seen))
+    is_told = any(told.world_size for told in side_cars) or any(
+        not group.is_inferred and _is_default(group.name, group.description) for group in groups
+    )
+    return Picture(seen, world, groups, transfers, blocked, behind & set(seen), is_told)
 
 
-def _members(text: str) -> tuple[int, ...]:
-    try:
-        return unpacked(text, MOST_RANKS)
-    except ValueError:
-        return ()
+def _unpacked_members(named: dict[str, dict[str, str]]) -> dict[str, tuple[int, ...]]:
+    """The members behind each text, as far as the limit goes."""
+    found: dict[str, tuple[int, ...]] = {}
+    left = MOST_MEMBERSHIPS
+    for text in sorted({text for texts in named.values() for text in texts}):
+        try:
+            found[text] = unpacked(text, min(MOST_RANKS, left))
+        except ValueError:
+            found[text] = ()
+        left -= len(found[text])
+    return found
 
 
 def _told_members(told: Sequence[RankSummary]) -> dict[str, dict[str, str]]:
@@ -131,16 +158,20 @@ def _is_default(name: str, description: str) -> bool:
     return description in DEFAULT_NAMES or (name == "0" and not description)
 
 
-def _world(dumps: Sequence[RankSummary], side_cars: Sequence[RankSummary], named: dict[str, dict[str, str]]) -> int:
+def _world(dumps: Sequence[RankSummary], side_cars: Sequence[RankSummary], members: dict[str, tuple[int, ...]]) -> int:
     """How many ranks there are, as far as anything tells."""
     highest = max((told.rank + 1 for told in (*dumps, *side_cars)), default=0)
     stated = max((told.world_size or 0 for told in (*dumps, *side_cars)), default=0)
-    told = max((max(_members(text), default=-1) + 1 for texts in named.values() for text in texts), default=0)
+    told = max((max(ranks, default=-1) + 1 for ranks in members.values()), default=0)
     return min(MOST_RANKS, max(highest, stated, told))
 
 
-def _groups(seen: dict[int, RankSummary], named: dict[str, dict[str, str]], world: int) -> list[Group]:
-    unpacked_members = {text: _members(text) for texts in named.values() for text in texts}
+def _groups(
+    seen: dict[int, RankSummary],
+    named: dict[str, dict[str, str]],
+    unpacked_members: dict[str, tuple[int, ...]],
+    world: int,
+) -> list[Group]:
     found: dict[tuple[str, str | None], Group] = {}
     for rank in sorted(seen):
         for told in seen[rank].groups:
@@ -153,19 +184,18 @@ def _groups(seen: dict[int, RankSummary], named: dict[str, dict[str, str]], worl
                 group = found[told.name, text] = Group(told.name, description, members, is_inferred=not members)
             group.told[rank] = told
             group.description = group.description or told.description
+    defaults = 0
     for group in found.values():
         if group.is_inferred:
-            is_all = _is_default(group.name, group.description)
+            is_all = _is_default(group.name, group.description) and defaults < MOST_DEFAULTS
+            defaults += is_all
             group.members = tuple(range(world)) if is_all else tuple(sorted(group.told))
     return list(found.values())
 
 
 def _find_levels(group: Group, seen: dict[int, RankSummary]) -> None:
-    for rank in group.members:
-        summary = seen.get(rank)
-        if summary is None:
-            continue
-        told = group.told.get(rank)
+    for rank in seen.keys() & set(group.members):
+        summary, told = seen[rank], group.told.get(rank)
         if told is not None and told.enqueued is not None:
             group.levels[rank] = told.enqueued
         elif not summary.first_record and not summary.left_out:
@@ -177,7 +207,8 @@ def _find_waiting(group: Group, seen: dict[int, RankSummary]) -> None:
     for rank, told in group.told.items():
         pending = [call for call in told.calls if call.is_pending]
         if pending:
-            group.waiting[rank] = pending[0]
+            # The oldest one: those after it were only enqueued.
+            group.waiting[rank] = next((call for call in pending if not call.is_p2p), pending[0])
             continue
         last = told.calls[-1] if told.calls else None
         is_last = last is not None and seen[rank].last_group == group.name

@@ -70,8 +70,6 @@ class GroupSummary:
     """Highest sequence number enqueued, by status or by entry."""
     started: int | None = None
     completed: int | None = None
-    first_recorded: int | None = None
-    """Lowest sequence number that the ring still held; before it nothing can be compared."""
     calls: tuple[Call, ...] = ()
     """Newest last."""
     pending_count: int = 0
@@ -194,7 +192,8 @@ def _group(name: str, entries: Sequence[Entry], told: Group | None, statuses: se
     pending = [entry for entry in entries if not entry.is_completed]
 
     def furthest(field_name: str, seen: Iterable[int]) -> int | None:
-        values = [getattr(each, field_name) for each in statuses]
+        # Where a group also sends and receives, its status counts those in another row of numbers.
+        values = [getattr(each, field_name) for each in statuses] if len(collectives) == len(entries) else []
         return max([value for value in (*values, *seen) if value is not None], default=None)
 
     return GroupSummary(
@@ -206,7 +205,6 @@ def _group(name: str, entries: Sequence[Entry], told: Group | None, statuses: se
             "started", (entry.sequence for entry in collectives if entry.state in ("started", "completed"))
         ),
         completed=furthest("completed", ()),
-        first_recorded=min((entry.sequence for entry in collectives), default=None),
         calls=tuple(_call(entry) for entry in (*pending[:MOST_PENDING], *entries[-KEPT_CALLS[0] :])),
         pending_count=len(pending),
         timeout_ms=max((entry.timeout_ms for entry in entries if entry.timeout_ms is not None), default=None),
@@ -258,7 +256,7 @@ def _written(told: RankSummary, most_calls: int, groups: Sequence[GroupSummary])
             {
                 "n": group.name, "d": group.description,
                 "m": group.members,
-                "e": group.enqueued, "s": group.started, "c": group.completed, "f": group.first_recorded,
+                "e": group.enqueued, "s": group.started, "c": group.completed,
                 "p": group.pending_count, "t": group.timeout_ms,
                 "calls": [_row(call) for call in kept],
             }
@@ -320,7 +318,6 @@ def _read_group(row: dict[str, object]) -> GroupSummary:
         enqueued=_maybe(row["e"]),
         started=_maybe(row["s"]),
         completed=_maybe(row["c"]),
-        first_recorded=_maybe(row["f"]),
         calls=tuple(_read_call(call) for call in calls),
         pending_count=_whole(row["p"]),
         timeout_ms=_maybe(row["t"]),
@@ -328,21 +325,19 @@ def _read_group(row: dict[str, object]) -> GroupSummary:
 
 
 def _read_call(row: list[object]) -> Call:
+    # Of ten thousand ranks these are a hundred thousand: checked in place, since helpers for each value add up.
+    (sequence, operation, state, pending, p2p, sizes, inputs, outputs, types, frame, created_at, thread, record) = row
+    if not (
+        type(sequence) is int and type(record) is int and type(operation) is str and type(state) is str
+        and type(sizes) is str and type(types) is str and type(frame) is str and type(thread) is str
+        and (inputs is None or type(inputs) is int) and (outputs is None or type(outputs) is int)
+        and (created_at is None or type(created_at) is int)
+    ):  # fmt: skip
+        raise TypeError("not an operation")
     return Call(
-        sequence=_whole(row[0]),
-        operation=_words(row[1]) or "",
-        state=_words(row[2]) or "",
-        is_pending=bool(row[3]),
-        is_p2p=bool(row[4]),
-        sizes=_words(row[5]) or "",
-        input_elements=_maybe(row[6]),
-        output_elements=_maybe(row[7]),
-        types=_words(row[8]) or "",
-        frame=_words(row[9]) or "",
-        created_at=_maybe(row[10]),
-        thread=_words(row[11]) or "",
-        record=_whole(row[12]),
-    )
+        sequence, operation, state, bool(pending), bool(p2p), sizes, inputs, outputs, types, frame, created_at, thread,
+        record,
+    )  # fmt: skip
 
 
 def _whole(value: object) -> int:

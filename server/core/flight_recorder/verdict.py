@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from rerail.server.core.attempt_record import TimedEvidence
 from rerail.server.core.facts import Pairs
 from rerail.server.core.flight_recorder.analysis import analysis, is_dump
-from rerail.server.core.flight_recorder.findings import Finding
+from rerail.server.core.flight_recorder.conclusions import Conclusion
 
 HANG, MISMATCH = "hang", "collective_mismatch"
 MOST_EVIDENCE = 20
 SETTLES = {
-    Finding.MISMATCH: "The program's own log of the odd ranks: which branch they took.",
-    Finding.MISSING: "The stack of the culprit at that time, or its last lines: what kept it.",
-    Finding.LATE: "The stack of the late ranks while the others waited, or their last lines.",
-    Finding.ALL_JOINED: "NCCL's own log (NCCL_DEBUG=INFO), the kernel log of the nodes, and the state of the network.",
-    Finding.NOT_SEEN: "The dumps of the ranks that left none, or the end of their logs.",
-    Finding.DEADLOCK: "The stacks of both sides: they name the two collectives that are called in different order.",
+    Conclusion.MISMATCH: "The program's own log of the odd ranks: which branch they took.",
+    Conclusion.MISSING: "The stack of the culprit at that time, or its last lines: what kept it.",
+    Conclusion.LATE: "The stack of the late ranks while the others waited, or their last lines.",
+    Conclusion.ALL_JOINED: "NCCL's own log (NCCL_DEBUG=INFO), the nodes' kernel logs, and the state of the network.",
+    Conclusion.NOT_SEEN: "The dumps of the ranks that left none, or the end of their logs.",
+    Conclusion.DEADLOCK: "The stacks of both sides: they name the two collectives that are called in different order.",
 }
 
 
@@ -48,19 +48,19 @@ def dump_verdict(evidence: Sequence[TimedEvidence]) -> DumpVerdict | None:
     """What the dumps among the evidence say of the cause; None where they say nothing of it."""
     dumps = [item for item in evidence if is_dump(item.evidence)]
     found = analysis(item.evidence for item in dumps)
-    if found is None or found.finding not in SETTLES:
+    if found is None or found.conclusion not in SETTLES:
         return None
     blamed = set(found.culprits)
     resting = [item for item in dumps if item.evidence.rank in blamed] or dumps
     traits = {"operation": found.operation, "frame": found.frame}
     return DumpVerdict(
-        cause=MISMATCH if found.finding is Finding.MISMATCH else HANG,
+        cause=MISMATCH if found.conclusion is Conclusion.MISMATCH else HANG,
         confidence=found.confidence,
         sentence=found.sentence,
         rank=found.culprits[0] if found.culprit_count == 1 else None,
         node=found.culprit_node,
         at=min(item.at for item in dumps),
         initiating=tuple(resting[:MOST_EVIDENCE]),
-        missing_evidence=SETTLES[found.finding],
+        missing_evidence=SETTLES[found.conclusion],
         traits=tuple(sorted((name, value) for name, value in traits.items() if value)),
     )

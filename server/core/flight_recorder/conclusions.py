@@ -1,4 +1,4 @@
-"""What an analysis of flight recorders answers: the finding, who, where, and what is not known."""
+"""What an analysis of flight recorders answers: the conclusion, who, where, and what is not known."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 MOST_CULPRITS = 64
 
 
-class Finding(StrEnum):
+class Conclusion(StrEnum):
     """What an analysis found."""
 
     MISMATCH = "mismatch"
@@ -67,7 +67,7 @@ class GroupRow:
 class Analysis:
     """What the dumps of one interruption say together."""
 
-    finding: Finding
+    conclusion: Conclusion
     sentence: str
     confidence: float
     culprits: tuple[int, ...]
