@@ -8,7 +8,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rerail.server.core.facts import Pairs
 from rerail.server.core.fingerprints import FACET_NAMES, FACETS, why_different
@@ -153,9 +153,9 @@ class ProblemQueries:
         made_of = self._store.fingerprints(sorted(wanted))
         one = _traces(row, made_of)
         best = most_similar(one, (_traces(other, made_of) for other in others.values()), limit)
-        problems = self._rows(
-            sorted({row.problem_id, *(p for each in best if (p := others[each.incident_id].problem_id) is not None)})
-        )
+        wanted_problems = {row.problem_id}
+        wanted_problems.update(p for each in best if (p := others[each.incident_id].problem_id) is not None)
+        problems = self._rows(sorted(wanted_problems), made_of)
         similar = []
         for each in best:
             other = others[each.incident_id]
@@ -176,12 +176,16 @@ class ProblemQueries:
         mine = ProblemOfIncident(problems[row.problem_id], self._store.position(row))
         return SimilarIncidents(incident_id, mine, tuple(similar))
 
-    def _rows(self, problems: Sequence[str]) -> dict[str, ProblemRow]:
+    def _rows(
+        self, problems: Sequence[str], known: Mapping[str, FingerprintRow] | None = None
+    ) -> dict[str, ProblemRow]:
         """Rows of problems by id, those without an incident too. Raises NotFoundError for one that never was."""
         ledger = self._store.ledger()
         sums = {each.problem_id: each for each in self._store.problem_sums(problems)}
-        wanted = {*problems, *(each.fingerprint for each in sums.values())}
-        made_of = self._store.fingerprints(sorted(wanted))
+        made_of = dict(known or {})
+        wanted = {*problems, *(each.fingerprint for each in sums.values())}.difference(made_of)
+        if wanted:
+            made_of |= self._store.fingerprints(sorted(wanted))
         rows = {}
         for problem in problems:
             is_there = problem in sums or problem in made_of or ledger.exists_as_split(problem)
