@@ -46,6 +46,15 @@ SORTS: dict[str, Callable[[ProblemRow], object]] = {
 }
 """What a list of problems can be sorted by."""
 
+PREPOSITIONS = {
+    "node": "on",
+    "rank": "by",
+    "step": "after",
+    "checkpoint": "resumed from",
+    "config": "with",
+    "run": "in",
+}
+
 BARS = 24
 MOST_FACETS = 2000
 MOST_VALUES = 10
@@ -300,14 +309,13 @@ def facet_shares(rows: Sequence[Pairs]) -> tuple[FacetShare, ...]:
 def facet_sentence(facet: str, values: Sequence[tuple[str, int]], known: int, counted: int) -> str:
     """`12 of 14 on node gpu-17.`, or how wide it is spread."""
     name, (value, times) = FACET_NAMES[facet], values[0]
-    preposition = {"node": "on", "rank": "by", "step": "after", "checkpoint": "with", "config": "with", "run": "in"}
-    where = f"{preposition[facet]} {'the ' if facet == 'checkpoint' else ''}{name} {value}"
+    where = f"{PREPOSITIONS[facet]} {name} {value}"
     if times == counted and counted > 1:
         return f"All {counted} {where}."
     if times * 2 > known and times > 1:
         return f"{times} of {counted} {where}."
     if times == 1 and known > 1:
-        return f"{known} of {counted}, each {preposition[facet]} another {name}."
+        return f"{known} of {counted}, each {PREPOSITIONS[facet]} another {name}."
     return f"Spread over {len(values)}; most often ({times} of {counted}) {where}."
 
 
