@@ -1,6 +1,6 @@
 """How fast a large log is read, and whether the cause in it is found.
 
-    python bench/read_log.py [--megabytes 1024] [--ranks 10000] [--keep FILE]
+    python bench/read_log.py [--megabytes 1024] [--ranks 10000] [--lines prose] [--keep FILE]
 
 It writes a log as 10,000 ranks print it (progress lines, then the death of one rank, the tracebacks of hundreds of
 victims, a storm of watchdog lines), reads it on one core with the reader that `rerail classify` uses, and prints
@@ -36,6 +36,14 @@ def progress(generator: random.Random, ranks: int, count: int, second: int) -> s
     return "".join(rows)
 
 
+def prose(generator: random.Random, ranks: int, count: int) -> str:
+    """Lines of which no two are alike even without their digits: samples of generated text."""
+    words = ["".join(generator.choices("abcdefghijklmnopqrstuvwxyz", k=generator.randrange(3, 9))) for _ in range(5000)]
+    return "".join(
+        f"{generator.randrange(ranks)}: sample: {' '.join(generator.choices(words, k=22))}\n" for _ in range(count)
+    )
+
+
 def death(ranks: int) -> str:
     """One rank raises; its peers lose their connections; everybody's watchdog complains."""
     rows = [
@@ -64,10 +72,13 @@ def death(ranks: int) -> str:
     return "".join(rows)
 
 
-def write(path: Path, megabytes: int, ranks: int) -> None:
+def write(path: Path, megabytes: int, ranks: int, lines: str) -> None:
     """The log."""
     generator = random.Random(42)
-    pieces = [progress(generator, ranks, 20_000, 3600 + 60 * index) for index in range(4)]
+    if lines == "prose":
+        pieces = [prose(generator, ranks, 20_000) for _ in range(4)]
+    else:
+        pieces = [progress(generator, ranks, 20_000, 3600 + 60 * index) for index in range(4)]
     end = death(ranks)
     left = megabytes * 1_000_000 - len(end)
     with path.open("w") as file:
@@ -84,12 +95,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=1024)
     parser.add_argument("--ranks", type=int, default=10_000)
+    parser.add_argument("--lines", choices=("progress", "prose"), default="progress", help="what healthy ranks print")
     parser.add_argument("--keep", type=Path, help="write the log here and leave it")
     parsed = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = parsed.keep or Path(folder) / "train.log"
         if not path.exists():
-            write(path, parsed.megabytes, parsed.ranks)
+            write(path, parsed.megabytes, parsed.ranks, parsed.lines)
         size = path.stat().st_size
         with path.open("rb") as file:
             lines = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 22), b""))

@@ -15,8 +15,16 @@ MASK = "***"
 LONGEST_TEXT = 16_384
 
 _SECRET_WORD = (
-    r"(?:api[_-]?key|access[_-]?key|auth[_-]?key|private[_-]?key|secret|token|passw(?:or)?d|passphrase|credential)"
+    r"(?:api[_-]?key|access[_-]?key|auth[_-]?key|private[_-]?key|account[_-]?key|shared[_-]?key|secret|token|passw(?:or)?d"
+    r"|passphrase|credential|connection[_-]?string|webhook)"
 )
+_COLOUR = re.compile(r"\x1b\[[0-9;:?]{0,32}[A-Za-z]")
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.{0,16384}?"
+    r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
+    re.DOTALL,
+)
+"""A key block; one whose end is cut off is masked to the end of the text."""
 
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(\b[a-z][a-z0-9+.-]{0,20}://)[^/\s:@]{0,200}:[^/\s@]{1,500}@", re.I), rf"\1{MASK}@"),
@@ -27,16 +35,38 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
         rf"\1{MASK}",
     ),
     (re.compile(rf"(--[\w-]{{0,40}}{_SECRET_WORD}[\w-]{{0,40}}\s+)[^\s-]\S*", re.I), rf"\1{MASK}"),
-    (re.compile(r"([?&](?:sig|signature|x-amz-[\w-]+|key|sas)=)[^&\s]+", re.I), rf"\1{MASK}"),
-    (re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"), MASK),
-    (re.compile(r"\b(?:hf_|ghp_|gho_|ghs_|github_pat_|glpat-|sk-|xox[abp]-|nvapi-)[\w-]{16,}"), MASK),
+    (
+        re.compile(r"([?&](?:sig|signature|x-amz-[\w-]{1,60}|x-goog-[\w-]{1,60}|key|sas|code|auth)=)[^&\s]+", re.I),
+        rf"\1{MASK}",
+    ),
+    (re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA)[0-9A-Z]{16}\b"), MASK),
+    (re.compile(r"\bAIza[\w-]{30,60}"), MASK),
+    (re.compile(r"\bya29\.[\w.-]{16,}"), MASK),
+    (re.compile(r"((?:AccountKey|SharedAccessSignature|SharedAccessKey)=)[^;\s]+", re.I), rf"\1{MASK}"),
+    (
+        re.compile(
+            r"\b(?:hf_|ghp_|gho_|ghs_|ghu_|ghr_|github_pat_|glpat-|sk-|sk_live_|rk_live_|xox[abprs]-|xapp-|nvapi-|npm_|pypi-|dapi"
+            r"|wandb_v1_|local-|r8_|gsk_|sk-ant-|sk-proj-)[\w-]{16,}"
+        ),
+        MASK,
+    ),
+    (re.compile(r"(https://hooks\.slack\.com/services/)[\w/-]{8,}", re.I), rf"\1{MASK}"),
+    (re.compile(r"((?:wandb|WANDB)[^\n]{0,60}?)\b[0-9a-f]{40}\b"), rf"\1{MASK}"),
     (re.compile(r"\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*"), MASK),
 )
+
+
+def without_colours(text: str) -> str:
+    """The text without the sequences that colour a terminal."""
+    return _COLOUR.sub("", text) if "\x1b" in text else text
 
 
 def masked(text: str) -> str:
     """The text without secrets and without control characters, at most 16,384 characters long."""
     text, is_cut = text[:LONGEST_TEXT], len(text) > LONGEST_TEXT  # before the patterns see it: text may be endless
+    text = without_colours(text)  # they would part a key from what stands before it
+    if "PRIVATE KEY" in text:
+        text = _PRIVATE_KEY.sub(MASK, text)
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
     text = "".join(letter if letter.isprintable() or letter in "\n\t" else "�" for letter in text)

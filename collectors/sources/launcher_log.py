@@ -55,7 +55,7 @@ class LauncherLog:
         line = read_line(raw, self.clock)
         if line.speaker == "cpp":
             self._cpp(line)
-        elif line.at is None or line.speaker == "logger" or nvrx.IN_PROCESS.match(line.text):
+        elif line.at is None or line.speaker in ("logger", "plain", "rank") or nvrx.IN_PROCESS.match(line.text):
             self._plain(line)
 
     def take(self, raw: bytes, offset: int) -> None:
@@ -83,7 +83,7 @@ class LauncherLog:
             self.attempts.heard(line.at)
             if line.speaker == "cpp":
                 self._cpp(line)
-            elif line.speaker == "logger":
+            elif line.speaker in ("logger", "plain", "rank"):
                 self._plain(line)
             else:
                 self._learn(line)

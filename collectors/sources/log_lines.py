@@ -2,6 +2,7 @@
 
 Prefixes that are known, outermost first:
 
+    2026-11-29T12:00:00.0Z         a container's runtime, with `stderr F` or without; `[pod/…] ` and `name | ` before it
     <n0> <p1>                      a test rig that merges several nodes or processes
     3:                             srun -l, and NVRx's log of one cycle: the global rank
     [default1]:                    torchrun --tee: the role and the local rank
@@ -27,8 +28,13 @@ import re
 import time
 from dataclasses import dataclass, replace
 
+from rerail.collectors.masking import without_colours
 from rerail.collectors.sources.tail import LONGEST_LINE
 
+_CONTAINER = re.compile(
+    r"^(?:\[pod/[\w./-]{1,200}\] |[A-Za-z][\w./-]{0,80} {1,20}\| )?"
+    r"(?:(?P<stamp>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?)(?P<zone>Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?)?"
+)
 _OUTER = re.compile(
     r"^(?:<[np]\d+> )?(?:(?P<rank>\d{1,7}): )?(?:\((?:\w+ )?pid=\d+[^)]*\) )?"
     r"(?:\[(?!rank\d)(?P<role>[A-Za-z_]\w*?)(?P<local>\d+)\]:)?"
@@ -167,7 +173,13 @@ def why_broken(raw: bytes) -> str | None:
 
 def read_line(raw: bytes, clock: LocalClock) -> Line:
     """What one line of a log says; every line is at least plain text."""
-    text = raw.decode("utf-8", "replace").rstrip("\r\n")
+    text = without_colours(raw.decode("utf-8", "replace").rstrip("\r\n"))
+    container_at = None
+    container = _CONTAINER.match(text)
+    if container is not None and container.end() and "kernel: " not in text[: container.end() + 140]:
+        if container["stamp"]:
+            container_at = _zoned(container["stamp"].replace("T", " "), container["zone"])
+        text = text[container.end() :]
     outer = _OUTER.match(text)
     rank = local = None
     stream = ""
@@ -178,6 +190,7 @@ def read_line(raw: bytes, clock: LocalClock) -> Line:
     line = _read_inner(text, clock)
     return replace(
         line,
+        at=container_at if container_at is not None else line.at,
         rank=line.rank if line.rank is not None else rank,
         local_rank=line.local_rank if line.local_rank is not None else local,
         stream=stream + line.stream,

@@ -223,7 +223,8 @@ def read_by(rule: CauseRule, evidence: Evidence, lowered: str) -> Reading | None
         found = row.pattern.search(text)
         if found is None or (row.unless is not None and row.unless.search(text)):
             continue
-        accused = found.groupdict().get("rank")
+        groups = found.groupdict()
+        accused = groups.get("rank") or groups.get("rank_")
         return Reading(
             rule.name, row.role, row.says, found.group(0)[:300], row.confidence, row.weight,
             int(accused) if accused else None, _traits(found, evidence), row.domain,

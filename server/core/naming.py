@@ -28,6 +28,7 @@ _SELF = re.compile(
 _NODE = re.compile(
     r"\bnode: ?([A-Za-z0-9][\w.-]{0,120})|\bnode ([A-Za-z0-9][\w.-]{0,120}),"
     r"|\bnode ([A-Za-z][\w-]{0,60}\d[\w.-]{0,60})\b"
+    r"|\bsrun: error: ([A-Za-z0-9][\w.-]{0,120}): tasks? |\bon node ([A-Za-z0-9][\w.-]{0,120}) exited"
     r"|\bNodes? ([A-Za-z0-9][\w.\[\],-]{0,120}) not responding|\bON ([A-Za-z0-9][\w.-]{0,120}) CANCELLED AT"
 )
 _SYSLOG = re.compile(
@@ -38,6 +39,10 @@ _PREFIX = re.compile(r"^(?:\[[A-Za-z_]{1,40}\d{1,7}\]:)?(?:\[rank\d{1,7}\]: ?){0
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]{0,200})(?::(?: |$)([^\n]{0,4000})|\s{0,8}$)")
 _CALLED = re.compile(r"\brank=\d{1,7} (?:fn_ex|exit_ex|other_ex|init_ex): ([A-Za-z_]\w{0,100})\(([^\n]{0,4000})")
 _PRINTED = re.compile(r"\bEXC ([A-Za-z_][\w.]{0,100}(?:Error|Exception))[: ]([^\n]{0,2000})")
+_REPORTED = re.compile(
+    r"\b(?:ERROR|CRITICAL|FATAL|Uncaught|Unhandled|failed|crashed|aborted)\b[^\n]{0,120}?"
+    r"\b([A-Z]\w{0,80}(?:Error|Exception)): ([^\n]{0,400})"
+)
 _SUFFIXES = ("Error", "Exception", "Exit", "Interrupt", "Failure", "Fault", "Timeout", "Abort")
 _FRAME = re.compile(r'File "([^"\n]{1,400})", line \d{1,9}, in ([^\s\n]{1,200})')
 _FOREIGN = (
@@ -75,6 +80,8 @@ def rank_in(text: str) -> int | None:
 def node_in(text: str) -> str | None:
     """The machine a text names, or None."""
     head = text[:2000]
+    if "ode" not in head and "srun" not in head and " kernel:" not in head and " ON " not in head:
+        return None
     found = _SYSLOG.match(head) or _NODE.search(head)
     if found is None:
         return None
@@ -94,6 +101,12 @@ def exception_in(text: str, code: str | None = None) -> ExceptionNamed | None:
         if named.type.endswith(_SUFFIXES) or (code is not None and named.type == code):
             return named
     return None
+
+
+def reported_in(text: str) -> ExceptionNamed | None:
+    """The exception that a line of a log reports in its midst (`ERROR - training failed: ValueError: x`), or None."""
+    found = _REPORTED.search(text[:4000])
+    return None if found is None else _named(found.group(1), found.group(2).strip())
 
 
 def _named(full: str, message: str) -> ExceptionNamed:

@@ -25,6 +25,7 @@ from rerail.server.core.view import (
     IntervalAdvice,
     Percentiles,
     RecoveryDistribution,
+    RelaunchVerdict,
     Rollback,
     RunView,
     Unexplained,
@@ -280,7 +281,27 @@ def incident_figures(incident: Incident) -> dict[str, object]:
             }
             for line in incident.evidence
         ],
+        "relaunches": [relaunch_figures(each) for each in incident.relaunches],
         "flight_recorder": flight_recorder_figures(incident.flight_recorder),
+    }
+
+
+def relaunch_figures(relaunch: RelaunchVerdict) -> dict[str, object]:
+    """Why one restart of an incident failed in its turn."""
+    verdict = relaunch.verdict
+    return {
+        "attempt": relaunch.attempt,
+        "cause": verdict.cause,
+        "domain": verdict.domain.value,
+        "confidence": verdict.confidence,
+        "verdict": verdict.sentence,
+        "culprit_rank": verdict.culprit_rank,
+        "culprit_node": verdict.culprit_node,
+        "traits": dict(verdict.traits),
+        "evidence": [
+            {"at": iso(line.at), "source": line.source, "rank": line.rank, "node": line.node, "text": line.text}
+            for line in relaunch.evidence
+        ],
     }
 
 

@@ -21,6 +21,21 @@ from rerail.collectors.masking import LONGEST_TEXT, masked, masked_arguments
         ("key AKIAIOSFODNN7EXAMPLE expired", "AKIAIOSFODNN7EXAMPLE"),
         ("https://bucket/x?X-Amz-Signature=deadbeef&y=1", "deadbeef"),
         ("https://store/x?sig=c2VjcmV0&se=2026", "c2VjcmV0"),
+        ("AIzaSyA1234567890abcdefghijklmnopqrstuv", "SyA1234567890abcdefghijklmnop"),
+        ("token ya29.a0AfH6SMBx-abcdefghijklmnop", "a0AfH6SMBx-abcdefghijklmnop"),
+        ("DefaultEndpointsProtocol=https;AccountName=x;AccountKey=Zm9vYmFyYmF6;Suffix=y", "Zm9vYmFyYmF6"),
+        ("BlobEndpoint=https://x/;SharedAccessSignature=sv=2026&sig=abc%3D", "sv=2026"),
+        (
+            "openai.AuthenticationError: Incorrect API key provided: sk-proj-abcdefghij0123456789",
+            "abcdefghij0123456789",
+        ),
+        ("wandb: logging in with 0123456789abcdef0123456789abcdef01234567", "0123456789abcdef0123456789abcdef01234567"),
+        ("https://storage/x?X-Goog-Signature=deadbeef&y=1", "deadbeef"),
+        ("POST https://hooks.slack.com/services/T000/B000/abcdefgh failed", "abcdefgh"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nIBAAKC\n-----END RSA PRIVATE KEY-----\nafter", "IBAAKC"),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk", "b3BlbnNzaC1rZXk"),
+        ("client_secret: 'abc/def+ghi'", "abc/def+ghi"),
+        ("https://x-access-token:ghs_abc@github.example/x.git", "ghs_abc"),
         ("jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.sig", "eyJzdWIiOiIxMjM0In0"),
     ],
 )
@@ -53,4 +68,4 @@ def test_endless_text_is_cut_quickly() -> None:
 
 
 def test_control_characters_are_replaced() -> None:
-    assert masked("a\x00b\x1b[31mc\td\n") == "a�b�[31mc\td\n"
+    assert masked("a\x00b\x1b[31mc\x1bx\td\n") == "a�bc�x\td\n"

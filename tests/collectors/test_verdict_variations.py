@@ -258,3 +258,60 @@ def test_the_schedulers_word_outweighs_what_the_ranks_print(tmp_path, line, caus
     text = "".join(f"[rank1]: {row}\n" for row in traceback("ValueError: interrupted")) + line + "\n"
     (found,) = judged(tmp_path, text)
     assert (found.verdict.cause, found.verdict.domain.value) == (cause, domain)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "rank", "node"),
+    [
+        ("srun: error: gpu-17: task 12: Killed\nsrun: error: gpu-18: tasks 0-7: Terminated\n", "sigkill", 12, "gpu-17"),
+        ("srun: error: gpu-17: task 12: Segmentation fault (core dumped)\nsrun: Job step aborted: Waiting up to 32 seconds\n", "crash", 12, "gpu-17"),
+        ("srun: error: gpu-17: task 12: Exited with exit code 1\n", "user_exception", 12, "gpu-17"),
+        ("srun: error: gpu-17: task 12: Out Of Memory\n", "host_oom", None, "gpu-17"),
+        ("mpirun noticed that process rank 3 with PID 0 on node gpu-17 exited on signal 9 (Killed).\n", "sigkill", 3, "gpu-17"),
+        ("[2026-11-29 12:00:00,123] [INFO] [launch.py:315:sigkill_handler] Killing subprocess 1234\n[2026-11-29 12:00:01,123] [ERROR] [launch.py:321:sigkill_handler] ['/usr/bin/python', 'train.py'] exits with return code = -9\n", "sigkill", None, None),
+        ("[Rank 5] 2026-03-17 19:19:04,123 - train - ERROR - Training failed: ValueError: batch of 3\n", "user_exception", 5, None),
+        ("ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n", "host_oom", None, None),
+        ("2026-11-29 12:00:00.123456: F external/xla/client.h:80] Terminating process because the coordination service missed heartbeat\n", "hang", None, None),
+        ("Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f (most recent call first):\n", "crash", None, None),
+        ("[rank3]: Traceback (most recent call last):\n[rank3]: KeyboardInterrupt\n", "operator_stop", 3, None),
+    ],
+)  # fmt: skip
+def test_other_launchers_and_frameworks_are_understood(tmp_path, text, cause, rank, node):
+    (found,) = judged(tmp_path, text)
+    assert (found.verdict.cause, found.verdict.culprit_rank, found.verdict.culprit_node) == (cause, rank, node)
+
+
+def test_a_caught_error_in_a_line_does_not_outweigh_what_ended_the_run(tmp_path):
+    text = (
+        "2026-11-29 11:00:00,000 ERROR uploading metrics failed: ValueError: odd\n"
+        + f"{ELASTIC['torch 2.13']}failed (exitcode: -9) local_rank: 5 (pid: 1) of binary: python\n"
+    )
+    assert said(judged(tmp_path, text)) == ("sigkill", 5)
+
+
+CONTAINERS = {
+    "docker logs --timestamps": "2026-11-29T12:33:{tick:02d}.123456789Z ",
+    "a CRI file": "2026-11-29T12:33:{tick:02d}.123456789+00:00 stderr F ",
+    "kubectl logs --prefix": "[pod/llm-worker-0/pytorch] ",
+    "compose": "worker-0  | ",
+    "Ray": "(RayTrainWorker pid=77, ip=10.0.0.3) ",
+}
+
+
+@pytest.mark.parametrize("prefix", CONTAINERS.values(), ids=CONTAINERS)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_launchers_log_that_a_container_runtime_passed_on_is_the_same_log(tmp_path, prefix, end):
+    lines = [
+        "[rank5]: Traceback (most recent call last):", '[rank5]:   File "/home/me/train.py", line 3, in step',
+        "[rank5]: ZeroDivisionError: division by zero",
+        f"{ELASTIC['torch 2.13'].replace('12:03:40', '12:33:40')}failed (exitcode: 1) local_rank: 5 (pid: 30501) of binary: python",
+    ]  # fmt: skip
+    text = "".join(prefix.format(tick=index) + line + end for index, line in enumerate(lines))
+    (found,) = judged(tmp_path, text)
+    assert (found.verdict.cause, found.verdict.culprit_rank) == ("user_exception", 5)
+    assert dict(found.verdict.traits) == {"exception": "ZeroDivisionError", "frame": "train.py:step"}
+
+
+def test_colours_of_a_terminal_do_not_hide_a_line(tmp_path):
+    text = "\x1b[31m[rank5]: Traceback (most recent call last):\x1b[0m\n\x1b[31m[rank5]: KeyError: 'x'\x1b[0m\n"
+    assert said(judged(tmp_path, text)) == ("user_exception", 5)

@@ -35,6 +35,7 @@ from rerail.ui.sentences import incident_sentence
 PAGE = "incident"
 
 EVIDENCE_SHOWN = 200
+MOST_RELAUNCHES = 20
 
 
 async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
@@ -245,9 +246,22 @@ def _verdict(found: IncidentView) -> Markup:
         body.append(html.Div([html.H3("What to do"), html.P(verdict.advice)]))
     if verdict.missing_evidence:
         body.append(html.Div([html.H3("What would settle it"), html.P(verdict.missing_evidence)]))
+    if found.incident.relaunches:
+        body.append(_relaunches(found.incident))
     if found.incident.exit_codes:
         body.append(html.Div([html.H3("Exit codes"), exit_codes(found.incident.exit_codes)]))
     return panel("Verdict", body, "verdict")
+
+
+def _relaunches(incident: Incident) -> Markup:
+    """Restarts that failed in their turn, each with its own cause."""
+    rows = [
+        html.Li(f"Attempt {each.attempt}: {text.cause(each.verdict.cause)}. {each.verdict.sentence}")
+        for each in incident.relaunches[:MOST_RELAUNCHES]
+    ]
+    left = len(incident.relaunches) - len(rows)
+    more = [html.P(f"and {left} more", className="calm")] if left else []
+    return html.Div([html.H3("Restarts that failed too"), html.Ul(rows), *more])
 
 
 def _evidence(incident: Incident) -> Markup:

@@ -53,7 +53,8 @@ LONGEST_READ = 8_000
 """Of a longer text the beginning and the end are read: that is where causes are named."""
 
 BEFORE_NS = 300_000_000_000
-"""What was said so long before an attempt began is not about it."""
+"""What a source that knows a machine's whole history said so long before an attempt began is not about it."""
+HISTORIES = frozenset({"kernel", "dcgm", "slurm", "kubernetes"})
 
 NEVER_SURVIVED = frozenset({"preemption", "time_limit", "node_lost", "operator_stop"})
 """Announced ahead of time: steps that follow do not take them back."""
@@ -103,18 +104,19 @@ def reading_of(evidence: Evidence) -> Reading:
     shape = evidence.text
     if "Xid" not in shape and "exitcode" not in shape:
         shape = _LONG_NUMBER.sub("000", shape)
-    name = _reader(evidence.source, evidence.code, evidence.attributes, shape)
-    if name is None:
-        return UNREAD
-    return read_by(_known()[name], evidence, evidence.text.lower()) or UNREAD
+    reading = _read(evidence.source, evidence.code, evidence.attributes, shape)
+    if reading.role is not CausalRole.INITIATING or shape == evidence.text:
+        return reading
+    return read_by(_known()[reading.cause], evidence, evidence.text.lower()) or UNREAD
 
 
 @lru_cache(maxsize=16_384)
-def _reader(source: str, code: str | None, attributes: Pairs, shape: str) -> str | None:
-    """The rule that reads a line; lines that differ by long numbers alone, like a storm's, are looked at once."""
+def _read(source: str, code: str | None, attributes: Pairs, shape: str) -> Reading:
+    """What lines of one shape say; those that differ by long numbers alone, like a storm's, are looked at once."""
     asked = Evidence(run="", emitter="", seq=0, at=0, source=source, text=shape, code=code, attributes=attributes)
     lowered = shape.lower()
-    return next((rule.name for rule in _known().values() if read_by(rule, asked, lowered) is not None), None)
+    found = (read_by(rule, asked, lowered) for rule in _known().values())
+    return next((reading for reading in found if reading is not None), UNREAD)
 
 
 def judged_signs(case: Case) -> tuple[Sign, ...]:
@@ -126,13 +128,13 @@ def judged_signs(case: Case) -> tuple[Sign, ...]:
         reading = sign.reading
         if sign.accuses and _is_survived(case, sign):
             sign = replace(sign, reading=replace(reading, role=CausalRole.UNKNOWN))
-        elif sign.rank is not None:
-            since = lost_peers.get(sign.rank)
+        elif (rank := sign.rank) is not None:
+            since = lost_peers.get(rank)
             is_generic = reading.cause == "user_exception" and sign.accuses
             if is_generic and since is not None and 0 <= sign.at - since <= ECHO_NS:
                 sign = replace(sign, reading=replace(reading, role=CausalRole.CASCADE))
             elif reading.role is CausalRole.CASCADE or (sign.accuses and reading.weight is Weight.WAIT):
-                lost_peers.setdefault(sign.rank, sign.at)
+                lost_peers.setdefault(rank, sign.at)
         signs.append(sign)
     return tuple(signs)
 
@@ -141,7 +143,8 @@ def _is_survived(case: Case, sign: Sign) -> bool:
     if sign.reading.cause in NEVER_SURVIVED:
         return False
     error = case.error_ns(sign.item.evidence.emitter)
-    if case.started_at is not None and sign.at + BEFORE_NS + error < case.started_at:
+    is_history = sign.item.evidence.source in HISTORIES
+    if is_history and case.started_at is not None and sign.at + BEFORE_NS + error < case.started_at:
         return True
     if case.last_step_at is None:
         return False

@@ -60,6 +60,14 @@ RULE = CauseRule(
     order=38,
     lines=(
         line(
+            r"\btask (?P<rank>\d{1,7}): (?:Segmentation fault|Bus error|Illegal instruction"
+            r"|Floating point exception)"
+            r"|process rank (?P<rank_>\d{1,7}) with PID[^\n]{0,120}exited on signal (?:4|7|8|11)\b"
+            r"|exits with return code = -(?:4|7|8|11)\b",
+            "{where} crashed: {words}.",
+            confidence=0.8,
+        ),
+        line(
             r"Fatal Python error: (?!Aborted)[^\n]{0,80}|Segmentation fault\b[^\n]{0,60}"
             r"|Signal 11 \(SIGSEGV\)|\*\*\* SIG(?:SEGV|BUS|ILL|FPE)\b[^\n]{0,60}"
             r"|Caught signal 11\b[^\n]{0,60}|segfault at [0-9a-f]{1,16} ip[^\n]{0,80}"
@@ -81,7 +89,8 @@ RULE = CauseRule(
         ),
         line(
             r"\(exitcode: (?:-6|134)\)|exitcode\s{0,4}: (?:-6|134) |Signal 6 \(SIGABRT\)"
-            r"|Fatal Python error: Aborted|Aborted \(core dumped\)",
+            r"|Fatal Python error: Aborted|Aborted \(core dumped\)"
+            r"|\btask \d{1,7}: Aborted|exits with return code = -6\b",
             "{where} aborted; aborts are often the echo of another rank's death.",
             confidence=0.4,
             weight=Weight.ECHO,

@@ -83,7 +83,8 @@ RULE = CauseRule(
             r"|\bOOMKilling\b|Detected \d{1,6} oom[_-]kill event[^\n]{0,60}"
             r"|exceeded (?:job )?memory limit[^\n]{0,60}|OUT_OF_MEMORY\b"
             r"|systemd-oomd[^\n]{0,60}Killed[^\n]{0,60}|have been OOM Killed"
-            r"|oom_reaper: reaped process",
+            r"|oom_reaper: reaped process|\btasks? [\d,-]{1,60}: Out Of Memory"
+            r"|node running low on memory",
             SAYS,
             role=CausalRole.CONFIRMATION,
             confidence=0.95,

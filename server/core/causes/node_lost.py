@@ -28,10 +28,11 @@ RULE = CauseRule(
     lines=(
         line(
             r"DUE TO NODE FAILURE|Nodes? [\w.\[\],-]{1,120} not responding, setting DOWN"
-            r"|NODE_FAIL\b[^\n]{0,60}|NodeStatusUnknown"
-            r"|Kubelet stopped posting node status|NodeNotReady[^\n]{0,80}"
-            r"|Node is not ready|\bNodeLost\b|DeletionByTaintManager"
-            r"|TaintManagerEviction[^\n]{0,60}"
+            r"|NODE_FAIL\b[^\n]{0,60}|Node failure on [\w.-]{1,80}"
+            r"|NodeDiedError[^\n]{0,100}|node[^\n]{0,60}marked dead[^\n]{0,40}"
+            r"|NodeStatusUnknown|Kubelet stopped posting node status"
+            r"|NodeNotReady[^\n]{0,80}|Node is not ready|\bNodeLost\b"
+            r"|DeletionByTaintManager|TaintManagerEviction[^\n]{0,60}"
             r"|node\.kubernetes\.io/(?:unreachable|not-ready)"
             r"|keep-?alive[^\n]{0,60}(?:node|agent)[^\n]{0,40}(?:lost|expired|dead)[^\n]{0,40}",
             SAYS,

@@ -54,6 +54,13 @@ RULE = CauseRule(
     order=42,
     lines=(
         line(
+            r"\btask (?P<rank>\d{1,7}): Killed\b"
+            r"|process rank (?P<rank_>\d{1,7}) with PID[^\n]{0,120}exited on signal 9\b"
+            r"|exits with return code = -9\b",
+            "{where} was killed with SIGKILL; nothing says by whom.",
+            confidence=0.8,
+        ),
+        line(
             r"\(exitcode: (?:-9|137)\)|exitcode\s{0,4}: (?:-9|137) "
             r"|Signal 9 \(SIGKILL\) received by PID \d{1,10}|killed by signal 9\b"
             r"|exited (?:with|on) signal 9\b|died with <Signals\.SIGKILL: 9>"

@@ -47,8 +47,9 @@ RULE = CauseRule(
             r"closing signal SIG(?:TERM|INT|KILL)|Signal 15 \(SIGTERM\) received"
             r"|exitcode\s{0,4}: -15|\(exitcode: -15\)|Stopping workers"
             r"|Worker group (?:UNHEALTHY|FAILED)|Stopping worker group"
-            r"|forcefully (?:killing|exiting)|Joining cluster restart"
-            r"|Unable to shutdown process \d{1,10}",
+            r"|forcefully (?:killing|exiting)|Job step aborted"
+            r"|Killing subprocess \d{1,10}|\btasks? [\d,-]{1,60}: Terminated"
+            r"|Joining cluster restart|Unable to shutdown process \d{1,10}",
             role=CausalRole.TEARDOWN,
         ),
     ),

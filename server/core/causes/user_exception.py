@@ -18,13 +18,14 @@ from rerail.server.core.cause_rules import (
     who,
 )
 from rerail.server.core.facts import Evidence
-from rerail.server.core.naming import exception_in, without_numbers
+from rerail.server.core.naming import exception_in, reported_in, without_numbers
 from rerail.server.core.view import CausalRole, Domain
 
 MISSING = "The traceback in the training log."
 RELAYS = frozenset(
     {"ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "CalledProcessError", "RankShouldRestart",
-     "SignalException", "HealthCheckError", "RayTaskError", "MPIAbort", "RankDiscarded"}
+     "SignalException", "HealthCheckError", "RayTaskError", "MPIAbort", "RankDiscarded", "ActorDiedError",
+     "RayActorError", "WorkerCrashedError", "ElasticAgentError"}
 )  # fmt: skip
 """Exceptions that only tell of another process's."""
 BENIGN = (
@@ -43,7 +44,9 @@ def reads(evidence: Evidence) -> Reading | None:
     if evidence.code == "restart_ex" or evidence.source in ("kernel", "dcgm"):
         return None
     named = exception_in(evidence.text, evidence.code)
-    if named is None or named.type.startswith(BENIGN):
+    if named is None:
+        return _reported(evidence)
+    if named.type.startswith(BENIGN):
         return None
     if named.type in RELAYS:
         return Reading(RULE.name, CausalRole.TEARDOWN)
@@ -54,6 +57,17 @@ def reads(evidence: Evidence) -> Reading | None:
     return Reading(RULE.name, CausalRole.INITIATING, "{where} raised {words}", words, 0.85, Weight.LINE, traits=traits)
 
 
+def _reported(evidence: Evidence) -> Reading | None:
+    """An exception that somebody caught and wrote into a line of a log: it may be why, where nothing else is known."""
+    named = reported_in(evidence.text)
+    if named is None or named.type in RELAYS or named.type.startswith(BENIGN):
+        return None
+    return Reading(
+        RULE.name, CausalRole.INITIATING, words=f"{named.type}: {named.message}"[:240], confidence=0.55,
+        weight=Weight.ECHO, traits=(("exception", named.type[:120]),),
+    )  # fmt: skip
+
+
 def match(case: Case) -> Match | None:
     """The earliest exception that is not an echo of another rank's death; else an exit that says nothing else."""
     signs = case.accusing(RULE.name)
@@ -62,10 +76,18 @@ def match(case: Case) -> Match | None:
         return _raised(case, heavy)
     if signs:
         first = signs[0]
+        rank = first.reading.rank if first.reading.rank is not None else first.rank
         return Match(
-            first.reading.confidence, f"{who(first.rank)}: {first.reading.words}.", first.rank, first.node, first.at,
-            (first.item,), MISSING, Weight.ECHO, first.reading.traits,
-        )  # fmt: skip
+            first.reading.confidence,
+            f"{who(rank, first.node)}: {first.reading.words}.",
+            rank,
+            first.node,
+            first.at,
+            (first.item,),
+            MISSING,
+            Weight.ECHO,
+            first.reading.traits,
+        )
     if case.says("exception"):
         return Match(0.6, f"Reported as an exception ({case.says('exception')}).", missing_evidence=MISSING)
     return _exited(case)
@@ -132,6 +154,12 @@ RULE = CauseRule(
             r"Interruption\.BASE_EXCEPTION (?:affecting ranks |on ranks=)\{(?P<rank>\d{1,7})\}",
             "{where} left the training function by an exception that restarts nothing.",
             confidence=0.75,
+        ),
+        line(
+            r"\btask (?P<rank>\d{1,7}): Exited with exit code \d{1,3}"
+            r"|exits with return code = \d{1,3}\b",
+            confidence=0.5,
+            weight=Weight.ECHO,
         ),
         line(r"\(exitcode: \d{1,3}\)|exitcode\s{0,4}: \d{1,3} ", role=CausalRole.INFORMATIONAL),
     ),
