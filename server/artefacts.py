@@ -129,9 +129,11 @@ class ArtefactDesk:
             remarks=told.remarks,
         )  # fmt: skip
         is_new = self._store.keep_artefact(row, content)
-        kept = (
-            row if known is None else replace(row, name=known.name, received_at=known.received_at, author=known.author)
-        )
+        kept = row if known is None else known
+        if known is not None and not known.pieces and facts:
+            # Nothing was understood of it before: its rank was not told, or an older reader looked at it.
+            kept = replace(known, name=name, kind=row.kind, pieces=row.pieces, refused=refused, remarks=row.remarks)
+            self._store.renew_artefact(kept)
         place.known[digest] = kept
         return _Taken(Gift(GivenArtefact(kept, False, not facts), is_new), facts)
 

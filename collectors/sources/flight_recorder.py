@@ -37,14 +37,15 @@ def read(file: OldFile) -> Iterator[Fact]:
         file.refuse(1, FactError("", file.path, words))
     for words in found.remarks:
         file.remark(words)
-    emitter = f"artefact/{sha256(content).hexdigest()}"
+    digest = sha256(content).hexdigest()
     for seq, piece in enumerate(found.pieces):
         at = piece.at or _beside(file.path) or file.at
         if at is None:
             file.refuse(1, FactError("at", None, "nothing says when it was; put the dump of the same rank beside it"))
             continue
         yield Evidence(
-            run=file.run, emitter=emitter, seq=seq, at=at, source=piece.source, text=piece.text, code=piece.code,
+            run=file.run, emitter=f"artefact/{digest}", artefact=digest, seq=seq, at=at, source=piece.source,
+            text=piece.text, code=piece.code,
             rank=piece.rank, node=piece.node, attributes=piece.attributes,
         )  # fmt: skip
 

@@ -231,6 +231,9 @@ class Store(Protocol):
     def keep_artefact(self, row: ArtefactRow, content: bytes) -> bool:
         """Keep a file that was given to an incident; False, and nothing changes, where its run has it already."""
 
+    def renew_artefact(self, row: ArtefactRow) -> None:
+        """Say anew what was understood of a file that is kept; its contents and place stay."""
+
     def artefacts(self, run: str, incident_id: str | None = None) -> tuple[ArtefactRow, ...]:
         """The files given to a run, or to one incident of it, oldest first; without their contents."""
 

@@ -9,7 +9,7 @@ Rules
 from __future__ import annotations
 
 import zstandard
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, select, update
 
 from rerail.server.query_results import ArtefactRow
 from rerail.server.store import documents, tables
@@ -39,6 +39,15 @@ class ArtefactShelf:
                 .returning(_artefact.sha256)
             ).one_or_none()  # fmt: skip
         return kept is not None
+
+    def renew(self, row: ArtefactRow) -> None:
+        """See `Store.renew_artefact`."""
+        with self._write.begin() as connection:
+            connection.execute(
+                update(tables.artefact)
+                .where(_artefact.run_id == key_of(row.run_id), _artefact.sha256 == row.sha256)
+                .values(document=documents.document(row))
+            )
 
     def of_run(self, run: str, incident_id: str | None = None) -> tuple[ArtefactRow, ...]:
         """See `Store.artefacts`."""

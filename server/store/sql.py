@@ -180,6 +180,11 @@ class SqlStore:
         with engines.answering():
             return self._artefacts.keep(row, content)
 
+    def renew_artefact(self, row: ArtefactRow) -> None:
+        """Say anew what was understood of a kept file."""
+        with engines.answering():
+            self._artefacts.renew(row)
+
     def artefacts(self, run: str, incident_id: str | None = None) -> tuple[ArtefactRow, ...]:
         """The files of a run or of one incident, oldest first."""
         with engines.answering():

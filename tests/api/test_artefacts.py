@@ -193,6 +193,15 @@ def test_a_packed_log_is_looked_into_and_the_rank_can_be_told(run: httpx.Client)
     assert give(run, "trace", recorded("hang4_rank_2"), rank=2)["pieces"] == 1
 
 
+def test_a_dump_whose_rank_is_told_later_is_understood_then(run: httpx.Client):
+    assert give(run, "trace", recorded("hang4_rank_2"))["pieces"] == 0
+    told = give(run, "trace", recorded("hang4_rank_2"), rank=2)
+    assert (told["pieces"], told["refused"], told["new"]) == (1, [], False)
+    (listed,) = run.get(PATH).json()["artefacts"]
+    assert (listed["pieces"], listed["refused"]) == (1, [])
+    assert give(run, "trace", recorded("hang4_rank_2"))["pieces"] == 1
+
+
 def test_a_dump_whose_recording_was_disabled_says_so(run: httpx.Client):
     told = give(run, "trace_rank_3.json", b'{"version": "2.10", "pg_config": {}, "pg_status": {}}')
     assert told["remarks"] == ["recording was disabled when this dump was made"]

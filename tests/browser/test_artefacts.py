@@ -60,8 +60,10 @@ def test_the_dumps_of_all_ranks_name_the_culprit_and_a_file_can_be_taken_back(se
     page.fill("#give-author", "Ada")
     choose(page, DUMPS)
     page.wait_for_function("() => document.querySelectorAll('.give-line[data-tone=good]').length === 4")
-    page.wait_for_selector("#flight-recorder")
-    words = page.inner_text("#flight-recorder")
+    page.wait_for_function(
+        "() => /4 of 4 ranks/.test((document.getElementById('flight-recorder') || {}).textContent || '')"
+    )
+    words = page.inner_text("#flight-recorder").replace("\u202f", " ")
     assert "Rank 3 did not join all_gather #3 of dp1, where rank 1 waits" in words
     assert "inferred" in words
     choose(page, [str(CORPUS / f"hang4_rank_{rank}.sidecar.json") for rank in range(4)])
@@ -135,6 +137,7 @@ def test_nothing_of_it_runs_out_of_the_page(server, open_page, scheme, width):
     page.wait_for_selector("#flight-recorder")
     page.wait_for_function("() => document.querySelectorAll('.give-line[data-tone=good]').length === 5")
     page.wait_for_function("() => document.querySelectorAll('#files .files tbody tr').length === 5")
+    page.wait_for_function("() => !/being read/.test(document.getElementById('files').textContent)")
     assert page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth")
     if folder := os.environ.get("RERAIL_SCREENSHOTS"):
         page.screenshot(path=f"{folder}/{run}.png", full_page=True)

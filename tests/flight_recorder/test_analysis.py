@@ -14,7 +14,7 @@ from rerail.server.core.flight_recorder.analysis import analysed, analysis
 from rerail.server.core.flight_recorder.conclusions import Conclusion
 from rerail.server.core.flight_recorder.dump import dump_of
 from rerail.server.core.flight_recorder.ranks import named, packed, unpacked
-from rerail.server.core.flight_recorder.summary import sentence, summary
+from rerail.server.core.flight_recorder.summary import GroupSummary, RankSummary, sentence, summary
 from tests.dumps import call, evidence_of, nccl_analysis, nccl_dump, recorded, recorded_analysis
 
 HANG4 = [f"hang4_rank_{rank}" for rank in range(4)]
@@ -49,6 +49,15 @@ def test_without_side_cars_members_are_inferred_and_said_to_be():
     assert found.confidence < recorded_analysis(*HANG4, side_cars=SIDE_CARS).confidence
     assert any("inferred" in words for words in found.unknown)
     assert all(row.is_inferred for row in found.groups)
+
+
+def test_a_single_dump_never_says_that_nobody_is_missing():
+    for rank in (0, 1):
+        found = recorded_analysis(f"hang4_rank_{rank}")
+        assert (found.conclusion, found.culprits) == (Conclusion.NOT_SEEN, ())
+        assert any("How many ranks there were is not told" in words for words in found.unknown)
+    alone = recorded_analysis("hang4_rank_1", side_cars=SIDE_CARS[1:2])
+    assert "of its members rank 3 left no dump" in alone.sentence
 
 
 def test_one_side_car_tells_the_groups_of_its_rank_for_all():
@@ -268,6 +277,17 @@ def test_ranks_are_named_in_words():
     assert packed(range(0, 64, 8)) == "0-56:8"
     with pytest.raises(ValueError, match="not ranks"):
         unpacked("0-9999999", 1000)
+
+
+def test_members_beyond_any_real_run_are_not_unpacked_without_end():
+    hostile = [
+        RankSummary(rank, (GroupSummary(f"g{rank}", "default_pg", f"{rank}-262143", enqueued=1),), entry_count=1)
+        for rank in range(200)
+    ]
+    began = time.monotonic()
+    found = analysed(hostile)
+    assert time.monotonic() - began < 60
+    assert found.ranks_seen == 200
 
 
 def test_two_thousand_ranks_are_analysed_in_seconds():

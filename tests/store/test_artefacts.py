@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from hashlib import sha256
 
 from rerail.server.query_results import ArtefactRow
@@ -33,6 +34,14 @@ def test_the_same_file_is_kept_once_in_a_run_and_the_first_word_about_it_stays(s
     other = row(b"x", run="b", incident="b~1")
     assert store.keep_artefact(other, b"x") is True
     assert store.artefacts("b") == (other,)
+
+
+def test_what_was_understood_can_be_said_anew_and_the_contents_stay(store: Store) -> None:
+    kept = row(b"x")
+    store.keep_artefact(kept, b"x")
+    renewed = replace(kept, pieces=2)
+    store.renew_artefact(renewed)
+    assert store.artefact_content(kept.sha256) == (renewed, b"x")
 
 
 def test_files_are_listed_by_incident_oldest_first(store: Store) -> None:

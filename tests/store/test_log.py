@@ -68,6 +68,7 @@ ONE_OF_EACH = tuple(
             {"kind": "note", "text": "메모"},
             {"kind": "excluded", "start": T, "end": T + 1},
             {"kind": "exclusion_state", "window": "people~0", "state": "withdrawn", "reason": "지난주"},
+            {"kind": "artefact_state", "artefact": "a", "state": "restored", "author": "Ada"},
             {"kind": "run_ended", "outcome": "completed"},
             {"kind": "weather_report", "mood": "kept", "n": [1, {"a": None}]},
         )

@@ -265,7 +265,7 @@ class _Judgement:
             for group in self._picture.groups
             if group.waiting
             and not group.behind()
-            and not self._unheard & set(group.members)
+            and not self._may_lack(group)
             and any(call.is_pending and not call.is_p2p for call in group.waiting.values())
         ]
         if not stuck:
@@ -277,25 +277,35 @@ class _Judgement:
         late = sorted(rank for rank, each in group.waiting.items() if each.state == "scheduled")
         if late and len(late) * 2 < len(group.waiting) and any(e.state == "started" for e in group.waiting.values()):
             words += f" On {named(late)} its kernel never started: what ran there before it holds the GPU."
-        return _Answer(Conclusion.ALL_JOINED, words, 0.85, (), call.operation)
+        return _Answer(Conclusion.ALL_JOINED, words, 0.7 if group.is_inferred else 0.85, (), call.operation)
 
     def _only_unseen(self) -> _Answer | None:
-        waiting = [group for group in self._picture.groups if group.waiting and self._unheard & set(group.members)]
+        waiting = [group for group in self._picture.groups if group.waiting and self._may_lack(group)]
         if not waiting:
             return None
         group = min(waiting, key=lambda each: (_since(each), len(each.members), each.name))
-        silent = sorted(self._unheard & set(group.members))
+        silent = sorted(self._unheard if group.is_inferred else self._unheard & set(group.members))
         call = min(group.waiting.values(), key=lambda each: (each.sequence, each.record))
         waits = sorted(group.waiting)
-        return _Answer(
-            Conclusion.NOT_SEEN,
+        words = (
             f"{_upper(named(waits))} {'waits' if len(waits) == 1 else 'wait'} in {call.operation} #{call.sequence} of "
-            f"{group.title}; of its members {named(silent)} left no dump. Whether it joined is not known, and that it "
-            "left none is a hint: look there first.",
-            0.6,
-            (),
-            call.operation,
         )
+        words += group.title
+        if not silent:
+            words += "; who else belongs to it is not told by the dumps that were seen."
+        else:
+            whose = "its members are not told, and" if group.is_inferred else "of its members"
+            words += (
+                f"; {whose} {named(silent)} left no dump. Whether it joined is not known, and that it left none is a "
+            )
+            words += "hint: look there first."
+        return _Answer(Conclusion.NOT_SEEN, words, 0.6 if silent else 0.3, (), call.operation)
+
+    def _may_lack(self, group: Group) -> bool:
+        """Whether a member of a group may be missing without having been seen."""
+        if group.is_inferred:
+            return bool(self._unheard) or len(group.members) < 2
+        return bool(self._unheard & set(group.members))
 
     def _deadlock(self) -> _Answer | None:
         seen = self._picture
@@ -374,6 +384,11 @@ class _Judgement:
             )
         if self._not_recorded:
             yield f"Recording was disabled on {named(self._not_recorded)}."
+        if not self._picture.is_world_told:
+            yield (
+                f"How many ranks there were is not told: {len(self._picture.seen)} left a dump that was given, and "
+                "others may be missing."
+            )
         inferred = [group.title for group in self._picture.groups if group.is_inferred and group.told]
         if inferred:
             shown = ", ".join(sorted(inferred)[:4]) + (" …" if len(inferred) > 4 else "")

@@ -24,7 +24,9 @@ from rerail.server.core.flight_recorder.refusal import LONGEST_TEXT, MOST_ENTRIE
 
 MAJOR = 2
 LARGEST = 2**63 - 1
-MOST_RANKS = 1_000_000
+MOST_RANKS = 262_144
+"""More than any run has."""
+
 MOST_FRAMES = 200
 COMPLETED, STARTED, SCHEDULED = "completed", "started", "scheduled"
 RANK = re.compile(r"rank[_-]?(\d{1,7})(?!\d)", re.IGNORECASE)

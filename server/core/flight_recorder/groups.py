@@ -22,6 +22,12 @@ from rerail.server.core.flight_recorder.ranks import unpacked
 from rerail.server.core.flight_recorder.summary import Call, GroupSummary, RankSummary
 
 DEFAULT_NAMES = ("default_pg",)
+MOST_MEMBERSHIPS = 2_000_000
+"""Of all groups together; beyond it members count as not told. Real ones: ranks × groups that each is in."""
+
+MOST_DEFAULTS = 2
+"""Default groups that are taken to hold every rank: a run has one, and a restart in process makes another."""
+
 _P2P = re.compile(r"^(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})$")
 
 
@@ -90,14 +96,17 @@ class Picture:
     """Ranks that wait somewhere, for somebody or for an operation to end."""
     behind: set[int]
     """Ranks for which somebody waits, or that did not join what others joined."""
+    is_world_told: bool = True
+    """Some dump or side-car tells how many ranks there are, or who belongs to the group of all."""
 
 
 def picture(dumps: Sequence[RankSummary], side_cars: Sequence[RankSummary]) -> Picture:
     """The groups of these ranks. `dumps` has each rank once."""
     seen = {told.rank: told for told in dumps if told.is_recorded}
     named = _told_members([*dumps, *side_cars])
-    world = _world(dumps, side_cars, named)
-    groups = _groups(seen, named, world)
+    members = _unpacked_members(named)
+    world = _world(dumps, side_cars, members)
+    groups = _groups(seen, named, members, world)
     transfers: list[Transfer] = []
     for group in groups:
         _find_levels(group, seen)
@@ -105,14 +114,23 @@ def picture(dumps: Sequence[RankSummary], side_cars: Sequence[RankSummary]) -> P
         transfers += _lonely_transfers(group)
     blocked = {rank for group in groups for rank in group.waiting}
     behind = {rank for group in groups for rank in group.behind()} | {lone.peer for lone in transfers}
-    return Picture(seen, world, groups, transfers, blocked, behind & set(seen))
+    is_told = any(told.world_size for told in side_cars) or any(
+        not group.is_inferred and _is_default(group.name, group.description) for group in groups
+    )
+    return Picture(seen, world, groups, transfers, blocked, behind & set(seen), is_told)
 
 
-def _members(text: str) -> tuple[int, ...]:
-    try:
-        return unpacked(text, MOST_RANKS)
-    except ValueError:
-        return ()
+def _unpacked_members(named: dict[str, dict[str, str]]) -> dict[str, tuple[int, ...]]:
+    """The members behind each text, as far as the limit goes."""
+    found: dict[str, tuple[int, ...]] = {}
+    left = MOST_MEMBERSHIPS
+    for text in sorted({text for texts in named.values() for text in texts}):
+        try:
+            found[text] = unpacked(text, min(MOST_RANKS, left))
+        except ValueError:
+            found[text] = ()
+        left -= len(found[text])
+    return found
 
 
 def _told_members(told: Sequence[RankSummary]) -> dict[str, dict[str, str]]:
@@ -131,16 +149,20 @@ def _is_default(name: str, description: str) -> bool:
     return description in DEFAULT_NAMES or (name == "0" and not description)
 
 
-def _world(dumps: Sequence[RankSummary], side_cars: Sequence[RankSummary], named: dict[str, dict[str, str]]) -> int:
+def _world(dumps: Sequence[RankSummary], side_cars: Sequence[RankSummary], members: dict[str, tuple[int, ...]]) -> int:
     """How many ranks there are, as far as anything tells."""
     highest = max((told.rank + 1 for told in (*dumps, *side_cars)), default=0)
     stated = max((told.world_size or 0 for told in (*dumps, *side_cars)), default=0)
-    told = max((max(_members(text), default=-1) + 1 for texts in named.values() for text in texts), default=0)
+    told = max((max(ranks, default=-1) + 1 for ranks in members.values()), default=0)
     return min(MOST_RANKS, max(highest, stated, told))
 
 
-def _groups(seen: dict[int, RankSummary], named: dict[str, dict[str, str]], world: int) -> list[Group]:
-    unpacked_members = {text: _members(text) for texts in named.values() for text in texts}
+def _groups(
+    seen: dict[int, RankSummary],
+    named: dict[str, dict[str, str]],
+    unpacked_members: dict[str, tuple[int, ...]],
+    world: int,
+) -> list[Group]:
     found: dict[tuple[str, str | None], Group] = {}
     for rank in sorted(seen):
         for told in seen[rank].groups:
@@ -153,19 +175,18 @@ def _groups(seen: dict[int, RankSummary], named: dict[str, dict[str, str]], worl
                 group = found[told.name, text] = Group(told.name, description, members, is_inferred=not members)
             group.told[rank] = told
             group.description = group.description or told.description
+    defaults = 0
     for group in found.values():
         if group.is_inferred:
-            is_all = _is_default(group.name, group.description)
+            is_all = _is_default(group.name, group.description) and defaults < MOST_DEFAULTS
+            defaults += is_all
             group.members = tuple(range(world)) if is_all else tuple(sorted(group.told))
     return list(found.values())
 
 
 def _find_levels(group: Group, seen: dict[int, RankSummary]) -> None:
-    for rank in group.members:
-        summary = seen.get(rank)
-        if summary is None:
-            continue
-        told = group.told.get(rank)
+    for rank in seen.keys() & set(group.members):
+        summary, told = seen[rank], group.told.get(rank)
         if told is not None and told.enqueued is not None:
             group.levels[rank] = told.enqueued
         elif not summary.first_record and not summary.left_out:

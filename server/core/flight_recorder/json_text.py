@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 from typing import NoReturn
 
-from rerail.server.core.flight_recorder.refusal import MOST_BYTES, DumpRefusedError
+from rerail.server.core.flight_recorder.refusal import MOST_BYTES, MOST_CONTAINERS, DumpRefusedError
 
 LONGEST_NUMBER = 40
+MOST_VALUES = 8_000_000
+"""Commas in a text: each parts two values, and a value takes many times the memory of its text."""
 
 
 def looks_like_json(content: bytes) -> bool:
@@ -24,6 +26,9 @@ def read_json(content: bytes) -> object:
     """The value of a JSON text. Raises DumpRefusedError."""
     if len(content) > MOST_BYTES:
         raise DumpRefusedError(f"the JSON text has {len(content)} bytes; the most is {MOST_BYTES}")
+    containers = content.count(b"[") + content.count(b"{")
+    if containers > MOST_CONTAINERS or content.count(b",") > MOST_VALUES:
+        raise DumpRefusedError(f"the JSON text has more than {MOST_CONTAINERS} containers or {MOST_VALUES} values")
     try:
         return json.loads(
             content.decode("utf-8-sig"), parse_int=_integer, parse_float=_number, parse_constant=_no_number

@@ -12,7 +12,7 @@ MOST_CONTAINERS = 1_000_000
 """Many times what the default ring of 2,000 entries takes with stacks."""
 
 MOST_ENTRIES = 200_000
-MOST_VALUES = 12_000_000
+MOST_VALUES = 4_000_000
 """Values looked at in one dump, shared ones each time: a list in itself a thousand times over does not multiply."""
 
 MOST_ITEMS = 1_000_000
