@@ -8,7 +8,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rerail.server.core.facts import Pairs
 from rerail.server.core.fingerprints import FACET_NAMES, FACETS, why_different
@@ -45,6 +45,15 @@ SORTS: dict[str, Callable[[ProblemRow], object]] = {
     "status": lambda row: list(Status).index(row.status),
 }
 """What a list of problems can be sorted by."""
+
+PREPOSITIONS = {
+    "node": "on",
+    "rank": "by",
+    "step": "after",
+    "checkpoint": "resumed from",
+    "config": "with",
+    "run": "in",
+}
 
 BARS = 24
 MOST_FACETS = 2000
@@ -153,9 +162,9 @@ class ProblemQueries:
         made_of = self._store.fingerprints(sorted(wanted))
         one = _traces(row, made_of)
         best = most_similar(one, (_traces(other, made_of) for other in others.values()), limit)
-        problems = self._rows(
-            sorted({row.problem_id, *(p for each in best if (p := others[each.incident_id].problem_id) is not None)})
-        )
+        wanted_problems = {row.problem_id}
+        wanted_problems.update(p for each in best if (p := others[each.incident_id].problem_id) is not None)
+        problems = self._rows(sorted(wanted_problems), made_of)
         similar = []
         for each in best:
             other = others[each.incident_id]
@@ -176,12 +185,16 @@ class ProblemQueries:
         mine = ProblemOfIncident(problems[row.problem_id], self._store.position(row))
         return SimilarIncidents(incident_id, mine, tuple(similar))
 
-    def _rows(self, problems: Sequence[str]) -> dict[str, ProblemRow]:
+    def _rows(
+        self, problems: Sequence[str], known: Mapping[str, FingerprintRow] | None = None
+    ) -> dict[str, ProblemRow]:
         """Rows of problems by id, those without an incident too. Raises NotFoundError for one that never was."""
         ledger = self._store.ledger()
         sums = {each.problem_id: each for each in self._store.problem_sums(problems)}
-        wanted = {*problems, *(each.fingerprint for each in sums.values())}
-        made_of = self._store.fingerprints(sorted(wanted))
+        made_of = dict(known or {})
+        wanted = {*problems, *(each.fingerprint for each in sums.values())}.difference(made_of)
+        if wanted:
+            made_of |= self._store.fingerprints(sorted(wanted))
         rows = {}
         for problem in problems:
             is_there = problem in sums or problem in made_of or ledger.exists_as_split(problem)
@@ -296,14 +309,13 @@ def facet_shares(rows: Sequence[Pairs]) -> tuple[FacetShare, ...]:
 def facet_sentence(facet: str, values: Sequence[tuple[str, int]], known: int, counted: int) -> str:
     """`12 of 14 on node gpu-17.`, or how wide it is spread."""
     name, (value, times) = FACET_NAMES[facet], values[0]
-    preposition = {"node": "on", "rank": "by", "step": "after", "checkpoint": "with", "config": "with", "run": "in"}
-    where = f"{preposition[facet]} {'the ' if facet == 'checkpoint' else ''}{name} {value}"
+    where = f"{PREPOSITIONS[facet]} {name} {value}"
     if times == counted and counted > 1:
         return f"All {counted} {where}."
     if times * 2 > known and times > 1:
         return f"{times} of {counted} {where}."
     if times == 1 and known > 1:
-        return f"{known} of {counted}, each {preposition[facet]} another {name}."
+        return f"{known} of {counted}, each {PREPOSITIONS[facet]} another {name}."
     return f"Spread over {len(values)}; most often ({times} of {counted}) {where}."
 
 

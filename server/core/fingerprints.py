@@ -47,7 +47,7 @@ FACET_NAMES = {
     "node": "node",
     "rank": "rank",
     "step": "step",
-    "checkpoint": "checkpoint it had resumed from",
+    "checkpoint": "checkpoint",
     "config": "recovery config",
     "run": "run",
 }

@@ -35,6 +35,11 @@ _MOVE = (
     .where(_incident.run_id == bindparam("key"), _incident.incident_id == bindparam("one"))
     .values(problem_id=bindparam("wanted"))
 )
+_MOVE_ALL = (
+    update(tables.incident)
+    .where(_incident.problem_id == bindparam("here"), _incident.fingerprint == bindparam("same"))
+    .values(problem_id=bindparam("wanted"))
+)
 _COUNTED = select(
     _incident.run_id, _incident.problem_id, _incident.fingerprint, _incident.started_at, _incident.is_open,
     _incident.restart_ns, _incident.recover_ns, _incident.lost_ns, _incident.lost_gpu_ms, _incident.culprit_node,
@@ -63,16 +68,31 @@ def _place_again(connection: Connection, ledger: Ledger, revision: int) -> None:
     """Move every incident that is not where the ledger says, and add up anew what was left and reached."""
     has_facets = any(action.facet is not None for action in ledger.placing)
     changed: set[tuple[int, str]] = set()
-    moves = []
+    groups: dict[tuple[str, str], list[tuple[int, str, str]]] = {}
     for row in _may_lie_elsewhere(connection, ledger):
         facets = pairs_of(row.facets) if has_facets else ()
         wanted = ledger.place(Placed(row.incident_id, row.fingerprint, facets))
+        groups.setdefault((row.problem_id, row.fingerprint), []).append((row.run_id, row.incident_id, wanted))
         if wanted != row.problem_id:
-            moves.append({"key": row.run_id, "one": row.incident_id, "wanted": wanted})
             changed |= {(row.run_id, row.problem_id), (row.run_id, wanted)}
+    if not changed:
+        return
+    whole = set(ledger.touched_fingerprints())
+    moves = []
+    for (problem, fingerprint), places in groups.items():
+        targets = {wanted for _, _, wanted in places}
+        if fingerprint in whole and len(targets) == 1:
+            # Every incident of this fingerprint was looked at, and all of them go the same way.
+            connection.execute(_MOVE_ALL, {"here": problem, "same": fingerprint, "wanted": targets.pop()})
+        else:
+            moves += [
+                {"key": run_id, "one": incident_id, "wanted": wanted}
+                for run_id, incident_id, wanted in places
+                if wanted != problem
+            ]
     if moves:
         connection.execute(_MOVE, moves)
-        write_shares(connection, revision, _shares(connection, changed))
+    write_shares(connection, revision, _shares(connection, changed))
 
 
 def _may_lie_elsewhere(connection: Connection, ledger: Ledger):

@@ -132,7 +132,7 @@ def _resolution(row: ProblemRow) -> Markup | None:
     }.get(row.status, badge("reopened since", "outline"))
     return panel(
         "Resolution",
-        html.P([resolution.text, *fixed], className="verdict"),
+        html.P([resolution.text.rstrip(". ") + ".", *fixed], className="verdict"),
         "resolution",
         lead=[f"Resolved{by} ", instant(resolution.at), " ", state],
         wide=True,
@@ -171,10 +171,9 @@ def _where(found: ProblemView) -> Markup:
 
 
 def _bars(share: FacetShare) -> list[Markup]:
-    if share.distinct == share.known and share.known > 3:
-        return []
+    told = [entry for entry in share.values if entry[1] > 1 or share.distinct <= 3]
     bars = []
-    for value, times in share.values[:5]:
+    for value, times in told[:5]:
         shown: Content = html.Code(value)
         if share.facet == "node":
             shown = link(value, node_path(value))
