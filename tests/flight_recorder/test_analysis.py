@@ -102,6 +102,22 @@ def test_every_rank_joined_and_it_does_not_end():
     assert "All 3 ranks of default_pg joined all_reduce #2 and it does not end: no rank is missing" in found.sentence
 
 
+def test_how_far_a_rank_ran_ahead_of_its_gpu_says_nothing():
+    def ahead(rank: int) -> list[dict[str, object]]:
+        pending = [
+            call("default_pg", number, state="started" if number == 5 else "scheduled") for number in range(5, 8 + rank)
+        ]
+        return [call("default_pg", 4), *pending]
+
+    found = nccl_analysis({"default_pg": [0, 1, 2]}, {rank: ahead(rank) for rank in range(3)})
+    assert (found.conclusion, found.culprits) == (Conclusion.ALL_JOINED, ())
+    assert "joined all_reduce #5" in found.sentence
+    calls = {rank: ahead(rank) for rank in range(3)} | {3: [call("default_pg", 4)]}
+    found = nccl_analysis({"default_pg": [0, 1, 2, 3]}, calls)
+    assert (found.conclusion, found.culprits) == (Conclusion.MISSING, (3,))
+    assert "did not join all_reduce #5" in found.sentence
+
+
 def test_where_all_joined_a_kernel_that_never_started_is_pointed_out():
     calls = {rank: [call("default_pg", 2, state="scheduled" if rank == 2 else "started")] for rank in range(4)}
     found = nccl_analysis({"default_pg": [0, 1, 2, 3]}, calls)

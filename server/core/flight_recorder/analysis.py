@@ -230,7 +230,7 @@ class _Judgement:
     def _late(self) -> _Answer | None:
         found: tuple[int, int, Group, list[int], int] | None = None
         for index, group in enumerate(self._picture.groups):
-            sequence = group.highest
+            sequence = group.awaited or group.highest
             calls = {
                 rank: call
                 for rank, told in group.told.items()
@@ -248,11 +248,12 @@ class _Judgement:
         if found is None:
             return None
         _, _, group, late, spread = found
-        call = group.call_at(group.highest)
+        sequence = group.awaited or group.highest
+        call = group.call_at(sequence)
         operation = call.operation if call is not None else "operation"
         return _Answer(
             Conclusion.LATE,
-            f"{_upper(named(late))} joined {operation} #{group.highest} of {group.title} {spread / 1e9:.1f} s after "
+            f"{_upper(named(late))} joined {operation} #{sequence} of {group.title} {spread / 1e9:.1f} s after "
             "the first, while the others waited. The dumps were made after that: now everybody has joined.",
             0.8,
             tuple(late),

@@ -6,8 +6,9 @@ Rules
   are inferred, and said to be.
 - How far a member got is the sequence number it enqueued last. A member whose ring has wrapped and no longer holds
   anything of the group is unknown there: it is neither behind nor ahead.
-- A member waits in a group if something of it is pending there, or if its very last call was there, nobody says that it
-  completed, and another member is behind.
+- A member waits in a group if something of it is pending there, in the oldest such operation; or if its very last call
+  was there, nobody says that it completed, and another member is behind.
+- Who is behind is told by the operation in which others wait, not by how far they ran ahead of their GPUs.
 - A send waits for its receive and the other way round; both are looked for among what is pending.
 """
 
@@ -60,10 +61,18 @@ class Group:
         """How far the last member of which it is known got."""
         return min(self.levels.values(), default=0)
 
+    @property
+    def awaited(self) -> int:
+        """Number of the collective in which its members wait; 0 where none waits in one.
+
+        What was enqueued beyond it says nothing: a program runs ahead of its GPU, on one rank farther than on another.
+        """
+        return max((call.sequence for call in self.waiting.values() if not call.is_p2p), default=0)
+
     def behind(self) -> list[int]:
-        """Members that did not join what another one joined."""
-        highest = self.highest
-        return sorted(rank for rank, level in self.levels.items() if level < highest)
+        """Members that did not join the collective in which others wait."""
+        awaited = self.awaited
+        return sorted(rank for rank, level in self.levels.items() if level < awaited)
 
     def call_at(self, sequence: int) -> Call | None:
         """An operation by its number, as the first rank that recorded it tells it."""
@@ -198,7 +207,8 @@ def _find_waiting(group: Group, seen: dict[int, RankSummary]) -> None:
     for rank, told in group.told.items():
         pending = [call for call in told.calls if call.is_pending]
         if pending:
-            group.waiting[rank] = pending[0]
+            # The oldest one: those after it were only enqueued.
+            group.waiting[rank] = next((call for call in pending if not call.is_p2p), pending[0])
             continue
         last = told.calls[-1] if told.calls else None
         is_last = last is not None and seen[rank].last_group == group.name
