@@ -10,6 +10,7 @@ Rules
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -105,7 +106,11 @@ def _read(old: OldFile) -> Iterator[Evidence]:
     data = b"".join(line for _, line in old.lines)
     try:
         yield from evidence_of_error_file(
-            data, path=old.path, run=old.run or old.stem, emitter=f"error-file/{old.path}"[:200], fallback_at=0
+            data,
+            path=old.path,
+            run=old.run or old.stem,
+            emitter=f"error-file/{hashlib.sha256(old.path.encode()).hexdigest()[:16]}",
+            fallback_at=0,
         )
     except FactError as error:
         old.refuse(1, error)

@@ -6,6 +6,7 @@ the kernel said is taken, and lines whose stamps count from the machine's start 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 
 from rerail.collectors.formats import ImportFormat, OldFile
@@ -35,8 +36,13 @@ class LinesFile:
         return b"".join(parts)
 
 
+def place_of(old: OldFile) -> str:
+    """A short name for where a file lies: the same file gives the same."""
+    return f"{old.stem[:80]}-{hashlib.sha256(old.path.encode()).hexdigest()[:12]}"
+
+
 def _whole(old: OldFile, kind: str) -> Read:
-    return read_log(LinesFile(old), emitter=f"{kind}/{old.path}"[:200], run=old.run or old.stem)  # type: ignore[arg-type]
+    return read_log(LinesFile(old), emitter=f"{kind}/{place_of(old)}", run=old.run or old.stem)  # type: ignore[arg-type]
 
 
 def _logs(old: OldFile) -> Iterator[Fact]:

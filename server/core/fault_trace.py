@@ -10,7 +10,8 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from rerail.server.core.cause_rules import Case, Match, Sign
 from rerail.server.core.view import CausalRole, EvidenceLine
@@ -22,18 +23,21 @@ LONGEST_TEXT = 16_384
 COUNTED = "counted"
 """The code of a line that stands for others."""
 
+NO_DOUBTS: Mapping[tuple[int, str, int], str] = MappingProxyType({})
 Kind = tuple[str, CausalRole, str]
 
 
-def fault_trace(case: Case, match: Match | None) -> tuple[EvidenceLine, ...]:
-    """The evidence of a case whose signs are read, as pages show it."""
+def fault_trace(
+    case: Case, match: Match | None, doubts: Mapping[tuple[int, str, int], str] = NO_DOUBTS
+) -> tuple[EvidenceLine, ...]:
+    """The evidence of a case whose signs are read, as pages show it; `doubts` are remarks on pieces by their order."""
     resting = {item.order() for item in match.initiating} if match is not None else set()
     supporting = {item.order() for item in match.confirming} if match is not None else set()
     since = min((item.at for item in match.initiating), default=match.at) if match is not None else None
     roles = [_role(sign, resting, supporting, since) for sign in case.signs]
     if len(case.signs) <= MOST_LINES:
-        return tuple(_line(sign, role) for sign, role in zip(case.signs, roles, strict=True))
-    return _bounded(case.signs, roles, resting)
+        return tuple(_line(sign, role, doubts) for sign, role in zip(case.signs, roles, strict=True))
+    return _bounded(case.signs, roles, resting, doubts)
 
 
 def _role(
@@ -50,7 +54,10 @@ def _role(
 
 
 def _bounded(
-    signs: Sequence[Sign], roles: Sequence[CausalRole], resting: set[tuple[int, str, int]]
+    signs: Sequence[Sign],
+    roles: Sequence[CausalRole],
+    resting: set[tuple[int, str, int]],
+    doubts: Mapping[tuple[int, str, int], str],
 ) -> tuple[EvidenceLine, ...]:
     kept: list[EvidenceLine] = []
     seen: dict[Kind, int] = {}
@@ -60,7 +67,7 @@ def _bounded(
         seen[kind] = seen.get(kind, 0) + 1
         room = len(kept) < MOST_LINES and seen[kind] <= KEPT_OF_A_KIND
         if room or sign.item.order() in resting:
-            kept.append(_line(sign, role))
+            kept.append(_line(sign, role, doubts))
         else:
             left.setdefault(kind, []).append(sign)
     return (*kept, *(_counted(kind, others) for kind, others in left.items()))
@@ -77,8 +84,9 @@ def _counted(kind: Kind, others: Sequence[Sign]) -> EvidenceLine:
     )  # fmt: skip
 
 
-def _line(sign: Sign, role: CausalRole) -> EvidenceLine:
+def _line(sign: Sign, role: CausalRole, doubts: Mapping[tuple[int, str, int], str]) -> EvidenceLine:
     fact = sign.item.evidence
+    remarks = (official_meaning(fact.text, fact.code), doubts.get(sign.item.order()) if doubts else None)
     return EvidenceLine(
         at=sign.at,
         source=fact.source,
@@ -89,5 +97,5 @@ def _line(sign: Sign, role: CausalRole) -> EvidenceLine:
         code=fact.code,
         emitter=fact.emitter,
         seq=fact.seq,
-        meaning=official_meaning(fact.text, fact.code),
+        meaning=" ".join(filter(None, remarks)) or None,
     )

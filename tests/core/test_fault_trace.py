@@ -106,10 +106,11 @@ def test_clocks_that_cannot_tell_two_accusations_apart_lower_the_confidence_and_
     first = said("ValueError: bad sample", 10.000, "rank/a/0", rank=0, node="a")
     second = said("KeyError: 'x'", 10.050, "rank/b/8", rank=8, node="b")
     sure, _ = judge(case(first, said("KeyError: 'x'", 14, "rank/b/8", rank=8, node="b")))
-    doubtful, _ = judge(case(first, second, clock_errors={"rank/a/0": SECOND // 10, "rank/b/8": SECOND // 10}))
+    doubtful, trace = judge(case(first, second, clock_errors={"rank/a/0": SECOND // 10, "rank/b/8": SECOND // 10}))
     exact, _ = judge(case(first, second, clock_errors={"rank/a/0": SECOND // 100, "rank/b/8": SECOND // 100}))
     assert (doubtful.culprit_rank, exact.culprit_rank) == (0, 0)
     assert doubtful.confidence < exact.confidence == sure.confidence
+    assert [line.meaning for line in trace] == [None, "May have been first: the two clocks are known to 0.200 s only."]
     assert "Rank 8 on b" in doubtful.sentence and "0.050 s later" in doubtful.sentence
     one_clock, _ = judge(case(first, said("KeyError: 'x'", 10.05, "rank/a/1", rank=8, node="a")))
     assert one_clock.confidence == sure.confidence

@@ -39,14 +39,13 @@ class Reading:
 def imported(name: str, lines: Iterable[object], run: str | None = None) -> tuple[list[Fact], list[FactError]]:
     """The facts that a format makes of lines, and what it refused."""
     refused: list[FactError] = []
+    raw = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines]
     file = OldFile(
         path="log",
         stem="log",
         run=run,
-        lines=[
-            (number, line if isinstance(line, bytes) else json.dumps(line).encode())
-            for number, line in enumerate(lines, 1)
-        ],
+        lines=list(enumerate(raw, 1)),
+        content=lambda: b"\n".join(raw),
         refuse=lambda _, error: refused.append(error),
         remark=lambda _: None,
     )

@@ -52,6 +52,9 @@ ECHO_NS = 180_000_000_000
 LONGEST_READ = 8_000
 """Of a longer text the beginning and the end are read: that is where causes are named."""
 
+DOUBTED = 0.8
+"""What is left of a confidence where another clock's accusation may have been first."""
+
 BEFORE_NS = 300_000_000_000
 """What a source that knows a machine's whole history said so long before an attempt began is not about it."""
 HISTORIES = frozenset({"kernel", "dcgm", "slurm", "kubernetes"})
@@ -176,7 +179,20 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
         missing_evidence=match.missing_evidence,
         traits=_usable(match.traits),
     )
-    return _with_doubt(case, verdict, match), fault_trace(case, match)
+    doubt = _doubt(case, verdict, match)
+    if doubt is None:
+        return verdict, fault_trace(case, match)
+    other, allowed = doubt
+    apart = abs(other.at - match.initiating[0].at)
+    said = (
+        f" {who(other.rank, other.node)} ({other.reading.cause}) followed {apart / 1e9:.3f} s later by another clock; "
+        f"the two clocks are known to {allowed / 1e9:.3f} s only, so it may have been first."
+    )
+    confidence = round(verdict.confidence * DOUBTED, 3)
+    shown = {other.item.order(): f"May have been first: the two clocks are known to {allowed / 1e9:.3f} s only."}
+    return replace(verdict, confidence=confidence, sentence=f"{verdict.sentence}{said}"), fault_trace(
+        case, match, shown
+    )
 
 
 def _decisive(found: Sequence[tuple[CauseRule, Match]]) -> tuple[CauseRule, Match]:
@@ -196,27 +212,20 @@ def _usable(traits: Pairs) -> Pairs:
     return tuple(sorted((name, value) for name, value in dict(traits).items() if value))
 
 
-def _with_doubt(case: Case, verdict: Verdict, match: Match) -> Verdict:
-    """Less sure where another accusation lies closer than the two clocks can tell apart."""
+def _doubt(case: Case, verdict: Verdict, match: Match) -> tuple[Sign, int] | None:
+    """Another accusation that lies closer than the two clocks can tell apart, and how far they may be off."""
     if not match.initiating or match.weight not in (Weight.LINE, Weight.ESTABLISHED):
-        return verdict
+        return None
     resting = {item.order() for item in match.initiating}
     first = next((sign for sign in case.signs if sign.item.order() == match.initiating[0].order()), None)
     if first is None:
-        return verdict
+        return None
     for other in case.signs:
         if not other.accuses or other.reading.weight != match.weight or other.item.order() in resting:
             continue
         if (other.reading.cause, other.rank) == (verdict.cause, first.rank):
             continue
         allowed = case.uncertainty_ns(first, other)
-        apart = abs(other.at - first.at)
-        if apart < allowed:
-            doubt = (
-                f" {who(other.rank, other.node)} ({other.reading.cause}) followed {apart / 1e9:.3f} s later by another "
-                f"clock; the two clocks are known to {allowed / 1e9:.3f} s only, so it may have been first."
-            )
-            return replace(
-                verdict, confidence=round(verdict.confidence * 0.8, 3), sentence=f"{verdict.sentence}{doubt}"
-            )
-    return verdict
+        if abs(other.at - first.at) < allowed:
+            return other, allowed
+    return None
