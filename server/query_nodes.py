@@ -27,7 +27,7 @@ MOST_INSTANTS = 20_000
 """Instants of faults looked at for the nodes of one page, the newest."""
 MOST_EVENTS = 200
 MOST_STAYS = 200
-MOST_PRESENT_RUNS = 20
+MOST_PRESENT_RUNS = 12
 AWAY = ("drained", "lost", "not_ready")
 
 

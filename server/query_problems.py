@@ -58,7 +58,7 @@ PREPOSITIONS = {
 BARS = 24
 MOST_FACETS = 2000
 MOST_VALUES = 10
-MOST_ALIKE = 25
+MOST_ALIKE = 15
 
 
 class ProblemQueries:
@@ -348,4 +348,4 @@ def _xids_like(code: str | None) -> tuple[str, ...]:
         return (code,)
     group = xid(int(code)).group
     alike = [] if group in ("unused", "unknown") else [each for each in known_codes() if xid(each).group == group]
-    return tuple(dict.fromkeys([code, *map(str, alike)]))[:12]
+    return tuple(dict.fromkeys([code, *map(str, alike)]))[:8]
