@@ -93,6 +93,9 @@ class RunFold:
         self._shown: dict[int, tuple[tuple[object, ...], Attempt]] = {}
         self._incidents: dict[tuple[object, ...], Incident] = {}
         self._recovered: tuple[tuple[object, ...], tuple[RecoveryDistribution, ...]] = ((), ())
+        self._judged = 0
+        self._judgements: dict[int, int] = {}
+        """Attempt → which judgement holds: what an incident shows of a verdict is as old as that."""
         self._gaps = Gaps()
         self._endings: tuple[tuple[Attempt, ...], Sequence[Surroundings]] = ((), ())
         self.settled_checkpoints = 0
@@ -383,7 +386,8 @@ class RunFold:
         involved = range(bounds.attempts[0], min(last + 1, len(records)))
         inside = tuple(rollbacks[number] for number in involved if number > bounds.attempts[0] and number in rollbacks)
         verdict, evidence = self._verdict(bounds.attempts[0], records, surroundings)
-        relaunches = tuple(self._relaunch(number, records, surroundings) for number in bounds.attempts[1:])
+        for number in bounds.attempts[1:]:
+            self._verdict(number, records, surroundings)
         counted = self._evidence(records[bounds.attempts[0]])
         signature = (
             bounds,
@@ -395,8 +399,7 @@ class RunFold:
             capacities.is_known,
             tuple(surroundings[number] for number in involved if bounds.end is None or number < last),
             inside,
-            verdict,
-            relaunches,
+            tuple(self._judgements[number] for number in bounds.attempts),
             life.end if bounds.end is None or bounds.end > life.end else None,
         )
         known = self._incidents.get(signature)
@@ -411,7 +414,7 @@ class RunFold:
             rollback=inside[-1] if inside else None,
             lost_steps=0 if lowest is None else lowest.steps,
             lost_ns=0 if lowest is None else lowest.lost_ns,
-            relaunches=relaunches,
+            relaunches=tuple(self._relaunch(number, records, surroundings) for number in bounds.attempts[1:]),
             flight_recorder=analysis(item.evidence for item in counted),
         )
         made = incident(self.run_id, bounds, self._timeline.spans, life.end, capacities, findings)
@@ -506,6 +509,8 @@ class RunFold:
         )
         verdict, evidence = judge(case)
         self._verdicts[number] = (signature, verdict, evidence)
+        self._judged += 1
+        self._judgements[number] = self._judged
         return verdict, evidence
 
     def _suspicions(self, records: Sequence[AttemptRecord]) -> list[Suspicion]:
