@@ -48,7 +48,7 @@ def death(ranks: int) -> str:
     """One rank raises; its peers lose their connections; everybody's watchdog complains."""
     rows = [
         f"[rank{CULPRIT}]: Traceback (most recent call last):\n",
-        f'[rank{CULPRIT}]:   File "/work/train.py", line 88, in step\n',
+        f'[rank{CULPRIT}]:   File "/home/me/train.py", line 88, in step\n',
         f"[rank{CULPRIT}]:     loss = model(batch)\n",
         f"[rank{CULPRIT}]: ValueError: Target 50304 is out of bounds.\n",
     ]

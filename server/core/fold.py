@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from operator import itemgetter
 
@@ -26,6 +26,7 @@ from rerail.server.core.checkpoint_interval import advised_interval
 from rerail.server.core.facts import Fact, Outcome, Phase
 from rerail.server.core.fingerprints import facets_of, fingerprint_of, struck_phase
 from rerail.server.core.flight_recorder.analysis import analysis
+from rerail.server.core.flight_recorder.conclusions import Analysis
 from rerail.server.core.freshness import freshness_of
 from rerail.server.core.gathering import Gathering, Recall
 from rerail.server.core.goodput import Capacities, Tally, account_of
@@ -79,6 +80,16 @@ RELAUNCH_LINES = 5
 """Pieces of evidence kept of every attempt after the first of an incident."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """Why one attempt ended."""
+
+    made_of: tuple[object, ...]
+    verdict: Verdict
+    trace: tuple[EvidenceLine, ...]
+    flight_recorder: Analysis | None
+
+
 class RunFold:
     """One run's facts → timeline, figures, incidents.
 
@@ -91,7 +102,8 @@ class RunFold:
         self._gathering = Gathering(recall)
         self._timeline = RunTimeline(self._gathering)
         self._saves = Saves(self._gathering)
-        self._verdicts: dict[int, tuple[tuple[object, ...], Verdict, tuple[EvidenceLine, ...]]] = {}
+        self._judged: dict[int, _Judged] = {}
+        """By attempt."""
         self._scheduler: tuple[tuple[int, int], list[tuple[int, str]]] = ((0, 0), [])
         self._steadiness = Steadiness()
         self._around = Around()
@@ -418,32 +430,30 @@ class RunFold:
         last = bounds.attempts[-1] + 1
         involved = range(bounds.attempts[0], min(last + 1, len(records)))
         inside = tuple(rollbacks[number] for number in involved if number > bounds.attempts[0] and number in rollbacks)
-        verdict, evidence = self._verdict(bounds.attempts[0], records, surroundings)
-        relaunches = tuple(self._relaunch(number, records, surroundings) for number in bounds.attempts[1:])
-        counted = self._evidence(records[bounds.attempts[0]])
+        judged = self._verdict(bounds.attempts[0], records, surroundings)
         lowest = min(inside, key=lambda each: each.to_step, default=None)
         first = bounds.attempts[0]
         struck = struck_phase(records[first], bounds.noticed_at)
         findings = IncidentFindings(
-            verdict=verdict,
+            verdict=judged.verdict,
             exit_codes=records[first].exit_codes(),
-            evidence=evidence,
+            evidence=judged.trace,
             rollback=inside[-1] if inside else None,
             lost_steps=0 if lowest is None else lowest.steps,
             lost_ns=0 if lowest is None else lowest.lost_ns,
-            fingerprint=fingerprint_of(verdict, struck, self.run_id, is_planned=bounds.is_planned),
-            facets=facets_of(verdict, attempts[first], self.run_id),
-            relaunches=relaunches,
-            flight_recorder=analysis(item.evidence for item in counted),
+            fingerprint=fingerprint_of(judged.verdict, struck, self.run_id, is_planned=bounds.is_planned),
+            facets=facets_of(judged.verdict, attempts[first], self.run_id),
+            relaunches=tuple(self._relaunch(number, records, surroundings) for number in bounds.attempts[1:]),
+            flight_recorder=judged.flight_recorder,
         )
         return incident(self.run_id, bounds, self._timeline.spans, life.end, capacities, findings)
 
     def _relaunch(
         self, number: int, records: Sequence[AttemptRecord], surroundings: Sequence[Surroundings]
     ) -> RelaunchVerdict:
-        verdict, evidence = self._verdict(number, records, surroundings)
-        resting = tuple(line for line in evidence if line.role is CausalRole.INITIATING)
-        return RelaunchVerdict(number, verdict, resting[:RELAUNCH_LINES])
+        judged = self._verdict(number, records, surroundings)
+        resting = tuple(line for line in judged.trace if line.role is CausalRole.INITIATING)
+        return RelaunchVerdict(number, judged.verdict, resting[:RELAUNCH_LINES])
 
     def endings(self) -> list[tuple[Attempt, Verdict, tuple[EvidenceLine, ...]]]:
         """Of the last view: every attempt that did not complete, why, and its fault trace."""
@@ -452,7 +462,8 @@ class RunFold:
         attempts, surroundings = self._endings
         for number, attempt in enumerate(attempts):
             if attempt.is_interrupted or attempt.outcome in (Outcome.FAILED, Outcome.STOPPED, Outcome.PREEMPTED):
-                found.append((attempt, *self._verdict(number, records, surroundings)))
+                judged = self._verdict(number, records, surroundings)
+                found.append((attempt, judged.verdict, judged.trace))
         return found
 
     def _evidence(self, record: AttemptRecord) -> Sequence[TimedEvidence]:
@@ -471,9 +482,7 @@ class RunFold:
             self._scheduler = (version, [(at, fact.state.lower()) for at, _, _, fact in ordered])
         return self._scheduler[1]
 
-    def _verdict(
-        self, number: int, records: Sequence[AttemptRecord], surroundings: Sequence[Surroundings]
-    ) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
+    def _verdict(self, number: int, records: Sequence[AttemptRecord], surroundings: Sequence[Surroundings]) -> _Judged:
         record, around = records[number], surroundings[number]
         following = records[number + 1] if number + 1 < len(records) else None
         initiator = None if following is None else initiator_of(following)
@@ -497,11 +506,12 @@ class RunFold:
             clocks,
             withdrawn,
         )
-        known = self._verdicts.get(number)
-        if known is not None and known[0] == signature:
-            return known[1], known[2]
+        known = self._judged.get(number)
+        if known is not None and known.made_of == signature:
+            return known
+        counted = self._evidence(record)
         case = Case(
-            evidence=self._evidence(record),
+            evidence=counted,
             exits=record.exits,
             exit_codes=record.exit_codes(),
             reason=record.reason,
@@ -521,9 +531,9 @@ class RunFold:
                 if clock.error_ns is not None
             },
         )
-        verdict, evidence = judge(case)
-        self._verdicts[number] = (signature, verdict, evidence)
-        return verdict, evidence
+        verdict, trace = judge(case)
+        judged = self._judged[number] = _Judged(signature, verdict, trace, analysis(item.evidence for item in counted))
+        return judged
 
     def _suspicions(self, records: Sequence[AttemptRecord], steady: int) -> list[Suspicion]:
         found: list[Suspicion] = []

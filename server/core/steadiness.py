@@ -28,8 +28,8 @@ class Steadiness:
     """The list itself: it is made anew whenever the order of attempts may have changed."""
     versions: tuple[int, ...] = ()
     starts: tuple[int, ...] = ()
-    run_wide: tuple[int, int, int] = (-1, -1, 0)
-    """Gatherings, version of what concerns the run, and where its life starts."""
+    run_wide: tuple[object, ...] = ()
+    """What bears on every attempt: where the life starts, windows, GPUs, schedulers, clocks, what the run is."""
     life_end: int = 0
 
     @classmethod
@@ -39,7 +39,13 @@ class Steadiness:
             records,
             tuple(record.version for record in records),
             tuple(record.started_at for record in records),
-            (gathering.gatherings, gathering.run_wide.version, life.start),
+            (
+                gathering.gatherings,
+                gathering.run_wide.version,
+                len(gathering.run_wide.started),
+                gathering.clock_errors,
+                life.start,
+            ),
             life.end,
         )
 
