@@ -6,11 +6,18 @@ Rules
 
 from __future__ import annotations
 
-import signal
-
 from rerail.server.core.facts import Initiator, Outcome, Phase, Scope
 from rerail.server.core.view import CausalRole, Domain, FailureRates, RunState
-from rerail.server.core.words import THIN, UNKNOWN, count, duration, number, points, share  # noqa: F401 - as text.…
+from rerail.server.core.words import (  # noqa: F401 - as text.…
+    THIN,
+    UNKNOWN,
+    count,
+    duration,
+    exit_code,
+    number,
+    points,
+    share,
+)
 
 DASH = "–"
 NANOSECONDS = 1_000_000_000
@@ -147,16 +154,6 @@ def cause(name: str) -> str:
 def headline(words: str) -> str:
     """With a capital letter at its beginning; the others stay as they are."""
     return words[:1].upper() + words[1:]
-
-
-def exit_code(code: int) -> str:
-    """An exit code with the name of its signal: `−9 SIGKILL`, `137 SIGKILL`, `1`."""
-    number_of_signal = -code if code < 0 else code - 128
-    shown = str(code).replace("-", "−")
-    try:
-        return f"{shown} {signal.Signals(number_of_signal).name}"
-    except ValueError:
-        return shown
 
 
 def rank_ranges(ranks: tuple[int, ...]) -> str:

@@ -138,6 +138,8 @@ class Case:
     next_initiator: Initiator | None
     is_planned: bool
     last_step: int | None
+    scheduler_told: Sequence[tuple[int, str]] = ()
+    """The scheduler's states with their instants."""
     started_at: int | None = None
     last_step_at: int | None = None
     """When its last completed step ended."""

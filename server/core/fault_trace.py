@@ -5,6 +5,7 @@ Rules
   somebody else is a `cascade` where it came after the verdict's, and of unknown role where it came before.
 - Bounded: a storm keeps the pieces the verdict rests on and the first of every kind; the rest is counted by kind, in a
   line of its own that says so.
+- What is told by facts that are no lines (exits, lost nodes, notices) stands among them: `told_otherwise.py`.
 - Order is that of the corrected instants; within one emitter, that in which it spoke.
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from rerail.server.core.cause_rules import Case, Match, Sign
+from rerail.server.core.told_otherwise import told_otherwise
 from rerail.server.core.view import CausalRole, EvidenceLine
 from rerail.server.core.xids import official_meaning
 
@@ -36,8 +38,10 @@ def fault_trace(
     since = min((item.at for item in match.initiating), default=match.at) if match is not None else None
     roles = [_role(sign, resting, supporting, since) for sign in case.signs]
     if len(case.signs) <= MOST_LINES:
-        return tuple(_line(sign, role, doubts) for sign, role in zip(case.signs, roles, strict=True))
-    return _bounded(case.signs, roles, resting, doubts)
+        lines = tuple(_line(sign, role, doubts) for sign, role in zip(case.signs, roles, strict=True))
+    else:
+        lines = _bounded(case.signs, roles, resting, doubts)
+    return tuple(sorted((*lines, *told_otherwise(case, match)), key=lambda line: line.at))
 
 
 def _role(

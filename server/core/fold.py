@@ -488,7 +488,7 @@ class RunFold:
         initiator = None if following is None else initiator_of(following)
         told = self._scheduler_states()
         first = bisect_right(told, around.start, key=itemgetter(0))
-        states = tuple(state for _, state in told[first : bisect_right(told, around.end, key=itemgetter(0))])
+        states = tuple(told[first : bisect_right(told, around.end, key=itemgetter(0))])
         withdrawn = self._gathering.run_wide.artefacts.withdrawn()
         blocks = record.blocks()
         version = (self._gathering.gatherings, record.job, record.key, record.fault_version)
@@ -518,7 +518,8 @@ class RunFold:
             outcome=record.outcome,
             noticed_by=record.noticed_by,
             lost_nodes=record.lost_nodes,
-            scheduler_states=states,
+            scheduler_states=tuple(state for _, state in states),
+            scheduler_told=states,
             next_initiator=initiator,
             is_planned=around.is_planned,
             last_step=last_step[0],

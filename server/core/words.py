@@ -9,6 +9,8 @@ Rules
 
 from __future__ import annotations
 
+import signal
+
 UNKNOWN = "unknown"
 THIN = "\u202f"
 """A narrow space that does not break, between a number and its unit."""
@@ -76,3 +78,13 @@ def count(value: int, one: str, many: str | None = None) -> str:
     """`1 fault`, `7 faults`, `no faults`."""
     name = one if value == 1 else many or one + "s"
     return f"no {name}" if value == 0 else f"{number(value)} {name}"
+
+
+def exit_code(code: int) -> str:
+    """An exit code with the name of its signal: `−9 SIGKILL`, `137 SIGKILL`, `1`."""
+    number_of_signal = -code if code < 0 else code - 128
+    shown = str(code).replace("-", "−")
+    try:
+        return f"{shown} {signal.Signals(number_of_signal).name}"
+    except ValueError:
+        return shown

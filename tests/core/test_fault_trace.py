@@ -24,8 +24,8 @@ def said(text: str, at: float, emitter: str = "launcher", source: str = "stderr"
 
 def case(*evidence: TimedEvidence, exits: tuple[WorkerExit, ...] = (), **fields: object) -> Case:
     return Case(
-        sorted(evidence, key=TimedEvidence.order), exits, fields.pop("exit_codes", ()), None, None, (), (), (), None,
-        False, fields.pop("last_step", None), **fields,
+        sorted(evidence, key=TimedEvidence.order), exits, fields.pop("exit_codes", ()), None, None, (),
+        fields.pop("lost_nodes", ()), (), None, False, fields.pop("last_step", None), **fields,
     )  # fmt: skip
 
 
@@ -86,7 +86,22 @@ def test_a_kill_and_the_kernels_line_are_one_story_with_its_culprit():
     )
     assert (verdict.cause, verdict.culprit_rank, verdict.culprit_node) == ("host_oom", 11, "gpu-17")
     assert verdict.confidence > 0.95
-    assert [line.role for line in trace] == [CausalRole.INITIATING, CausalRole.CONFIRMATION, CausalRole.CASCADE]
+    assert [(line.source, line.role) for line in trace] == [
+        ("kernel", CausalRole.INITIATING),
+        ("torchrun", CausalRole.CONFIRMATION),
+        ("exit", CausalRole.CONFIRMATION),
+        ("stderr", CausalRole.CASCADE),
+    ]
+    assert trace[2].text == "Rank 11 ended with exit code −9 SIGKILL."
+
+
+def test_a_lost_node_and_the_exits_it_left_are_told_though_nobody_printed_a_line():
+    exits = tuple(WorkerExit((102 + rank) * SECOND, rank, -15, False, "gpu-1") for rank in range(9))
+    verdict, trace = judge(case(exits=exits, lost_nodes=((100 * SECOND, "gpu-17"),)))
+    assert verdict.cause == "node_lost"
+    assert (trace[0].text, trace[0].role) == ("Node gpu-17 was lost.", CausalRole.INITIATING)
+    assert {line.role for line in trace[1:]} == {CausalRole.TEARDOWN}
+    assert trace[-1].text == "5 more workers ended with exit code −15 SIGTERM."
 
 
 def test_an_oom_kill_beside_exits_of_which_none_was_a_kill_is_another_story():
