@@ -16,14 +16,16 @@ help:  ## this list
 run: install-run  ## install what is missing, serve on 127.0.0.1:$(PORT), load recorded runs, train a live one with faults
 	@$(BIN)/rerail demo --serve --port $(PORT) --data .rerail || [ $$? -eq 130 ]  # 130: ended by Ctrl-C, as it should
 
+WORKERS ?= 2
+
 test: install  ## the whole suite: core, store on SQLite and PostgreSQL, intake, recorder, launcher, pages in a browser
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 test-fast: install  ## the suite without browser, training and servers: under a minute
-	@$(BIN)/python -m pytest -m "not browser and not slow"
+	@$(BIN)/python -m pytest -n $(WORKERS) -m "not browser and not slow"
 
 explore: install  ## property tests on new examples, twenty times as many: what it finds becomes a test of its own
-	@RERAIL_EXPLORE=1 $(BIN)/python -m pytest -n 2 $$(grep -rlE '^from hypothesis' tests --include='test_*.py')
+	@RERAIL_EXPLORE=1 $(BIN)/python -m pytest -n $(WORKERS) $$(grep -rlE '^from hypothesis' tests --include='test_*.py')
 
 check: install types  ## format, lint, types
 	@$(BIN)/ruff format --check .

@@ -2,15 +2,27 @@
 
 `make test` takes the same examples every time, so that a red suite is caused by the change at hand; `make explore`
 takes new ones, twenty times as many.
+
+What trains, serves or opens a browser for real runs one after the other, whatever the number of workers: two trainings
+at once would measure each other.
 """
 
 from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("same", calm, derandomize=True, database=None)
 settings.register_profile("explore", calm, max_examples=2000)
 settings.load_profile("explore" if os.environ.get("RERAIL_EXPLORE") else "same")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Real things go to one worker, and first: the quick tests fill up what is left of the other."""
+    for item in items:
+        if item.get_closest_marker("browser") or item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.xdist_group("real"))
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
