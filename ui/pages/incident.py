@@ -34,7 +34,7 @@ from rerail.ui.sentences import incident_sentence
 
 PAGE = "incident"
 
-EVIDENCE_SHOWN = 200
+EVIDENCE_SHOWN = 400
 MOST_RELAUNCHES = 20
 
 
