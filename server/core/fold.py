@@ -370,7 +370,7 @@ class RunFold:
     def _recovery(
         self, incidents: tuple[Incident, ...], attempts: tuple[Attempt, ...]
     ) -> tuple[RecoveryDistribution, ...]:
-        made_of = (incidents, [(attempt.initiator, attempt.config) for attempt in attempts])
+        made_of = (incidents, [(each.initiator, each.config, each.launcher, each.versions) for each in attempts])
         if self._recovered[0] != made_of:
             self._recovered = (made_of, recovery_distributions(incidents, attempts))
         return self._recovered[1]
