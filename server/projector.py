@@ -19,8 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rerail.server.core.fold import RunFold
-from rerail.server.core.rollup import Rollups
 from rerail.server.core.recovery_configs.stretches import stretches
+from rerail.server.core.rollup import Rollups
 from rerail.server.core.view import RunState, RunView
 from rerail.server.errors import StoreAwayError
 from rerail.server.store import DerivedRun, DueRun, Store

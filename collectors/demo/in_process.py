@@ -4,7 +4,7 @@ Rules
 - NVRx's wrapper goes around the training. What it can mend (an exception) stays in the process; a rank that is killed,
   or hangs where nothing can interrupt it, is killed by the wrapper's monitor and left to the launcher.
 - Nobody aborts a gloo group: the wrapper's own abort knows NCCL only. A rank that waits for its peer is woken by the
-  group's time-out, so that one is short (`COLLECTIVE_TIMEOUT`) and lies below the wrapper's. On GPUs the abort wakes it,
+  group's time-out, so that one is short (`COLLECTIVE_TIMEOUT`) and lies below the wrapper's. On GPUs the abort does,
   and recovery is faster than here by about that much.
 """
 

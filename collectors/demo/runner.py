@@ -52,7 +52,7 @@ class Demo:
     in_process: bool = False
     """NVRx's in-process wrapper goes around the training."""
     whole_job: bool = False
-    """The launcher restarts nothing: the job ends with a fault, and is begun again after a back-off (`whole_job.py`)."""
+    """The launcher restarts nothing: the job ends with a fault and is begun again after a back-off."""
     arm: str | None = None
     """Which arm of a comparison this is (`arms.py`)."""
 

@@ -49,9 +49,7 @@ def run_whole_jobs(demo: Demo, launcher: str, outlet: Outlet, screen: IO[str] | 
         command = runner.launcher_command(launcher, demo)
         log_path = demo.directory / f"launcher.{requeue}.log"
         log_path.touch()
-        source = LauncherSource(
-            node=node, run=demo.run, log=log_path, command=command, job=demo.run, requeue=requeue
-        )
+        source = LauncherSource(node=node, run=demo.run, log=log_path, command=command, job=demo.run, requeue=requeue)
         agent = Agent(demo.directory, outlet, node, run=demo.run, sources=[source])
         stop = threading.Event()
         watching = threading.Thread(target=agent.run, args=(stop,), name="rerail-agent", daemon=True)

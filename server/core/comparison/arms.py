@@ -150,8 +150,7 @@ def _only_config(parts: Sequence[ArmPart]) -> RecoveryConfig | None:
         config
         for part in parts
         for attempt in part.view.attempts
-        if part.first_attempt <= attempt.number <= part.last_attempt
-        and (config := attempt_config(attempt)) is not None
+        if part.first_attempt <= attempt.number <= part.last_attempt and (config := attempt_config(attempt)) is not None
     ]
     return told[0] if len({config.fingerprint for config in told}) == 1 else None
 

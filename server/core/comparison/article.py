@@ -25,8 +25,8 @@ TARGET_STEP = 2000
 SCHEDULE = "seed 42: faults at steps 62, 239, 574, 1320, 1529"
 
 ABOUT = (
-    "as its vendor reported it, decoded from wall time and both goodputs; nothing of it was measured here. Start-up and "
-    "checkpoint stalls were not told apart and stand together, and down-time is spread evenly over the five faults."
+    "as its vendor reported it, decoded from wall time and both goodputs; nothing of it was measured here. Start-up "
+    "and checkpoint stalls were not told apart and stand together, and down-time is spread evenly over the five faults."
 )
 
 
@@ -48,8 +48,8 @@ def _arm(name: str, title: str, wall_seconds: int, infrastructure: float) -> Arm
         losses=tuple(losses.items()),
         faults=tuple(
             ArmFault(
-                f"article:{name}~{number}", f"article:{name}", step, "injected", 0, down, down + lost * STEP_NS, lost, 0,
-                down,
+                f"article:{name}~{number}", f"article:{name}", step, "injected", 0, down,
+                down + lost * STEP_NS, lost, 0, down,
             )
             for number, (step, lost) in enumerate(zip(FAULT_STEPS, ROLLBACKS, strict=True))
         ),

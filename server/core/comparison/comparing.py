@@ -22,7 +22,7 @@ from rerail.server.core.comparison.resampling import (
     quantile_interval,
 )
 from rerail.server.core.recovery_configs.changes import KnobChange, difference
-from rerail.server.core.words import count, duration, points
+from rerail.server.core.words import count, duration, points, share
 
 FEWEST_ARMS, MOST_ARMS = 2, 6
 MOST_CURVE_POINTS = 200
@@ -122,7 +122,7 @@ def arm_figures(arm: Arm) -> ArmFigures:
     return ArmFigures(
         arm=arm,
         recovered=len(recoveries),
-        quantiles=tuple((name, quantile_interval(recoveries, share)) for name, share in QUANTILES if recoveries),
+        quantiles=tuple((name, quantile_interval(recoveries, part)) for name, part in QUANTILES if recoveries),
         max_ns=recoveries[-1] if recoveries else None,
         restart_p50=quantile_interval(restarts, 0.5) if restarts else None,
         detecting_p50=quantile_interval(detected, 0.5) if detected else None,
@@ -202,7 +202,9 @@ def _said(first: Arm, second: Arm, made: Difference) -> str:
         largest = max(made.rows, key=lambda row: row.gain if made.training and made.training > 0 else -row.gain)
         if largest.gain * made.training > 0:
             side = "gained" if largest.gain > 0 else "lost"
-            said += f", the most of it {side} in {ROW_WORDS.get(largest.name, largest.name)} ({points(abs(largest.gain))})"
+            said += (
+                f", the most of it {side} in {ROW_WORDS.get(largest.name, largest.name)} ({points(abs(largest.gain))})"
+            )
     sure = made.paired if made.pairing.paired_by is not PairedBy.NOTHING else made.median
     if sure is None:
         return said + "."
@@ -227,8 +229,8 @@ def _sentence(arms: Sequence[Arm], differences: Sequence[Difference]) -> str:
     if len(ranked) < 2:
         return differences[0].sentence
     best, worst = ranked[0], ranked[-1]
-    return (
-        f"{best.title} has the most training goodput, {100 * (best.training_goodput or 0):.1f} % "
-        f"(infrastructure {100 * (best.infrastructure_goodput or 0):.1f} %); {worst.title} the least, "
-        f"{100 * (worst.training_goodput or 0):.1f} % (infrastructure {100 * (worst.infrastructure_goodput or 0):.1f} %)."
-    )
+    return f"{best.title} has the most training goodput, {_pair(best)}; {worst.title} the least, {_pair(worst)}."
+
+
+def _pair(arm: Arm) -> str:
+    return f"{share(arm.training_goodput)} (infrastructure {share(arm.infrastructure_goodput)})"

@@ -1,8 +1,9 @@
 """Pairing: which fault of one arm is the same fault in another.
 
 Rules
-- Arms under one fault schedule (the runs' label `fault_schedule`) are paired by the step that each fault cut off; a rank
-  may be a step ahead of the one that tells, so two steps of difference are the same fault.
+- Arms under one fault schedule (the runs' label `fault_schedule`) are paired by the step that each fault cut off; a
+  rank may be a step ahead of the one that tells, so two steps of difference are the same fault.
+- Where as many faults struck both arms under that schedule, they are paired by their order: each was planned once.
 - Arms without the label are paired where their faults say that they are the same: as many of them, at the same steps.
 - Every fault is in one pair at most, and order is kept. What finds no partner is counted, not compared.
 """
@@ -39,6 +40,8 @@ class Pairing:
 def pairing(first: Arm, second: Arm) -> Pairing:
     """The pairs of two arms; none where nothing says that faults are the same."""
     if first.schedule is not None and first.schedule == second.schedule:
+        if len(first.faults) == len(second.faults):
+            return Pairing(PairedBy.SCHEDULE, tuple(zip(first.faults, second.faults, strict=True)))
         pairs = _nearest(first.faults, second.faults)
         alone = (len(first.faults) - len(pairs), len(second.faults) - len(pairs))
         return Pairing(PairedBy.SCHEDULE, pairs, alone)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from rerail.server.core.recovery_configs.knobs import RecoveryConfig, Setting
 from rerail.server.core.recovery_configs.stretches import Stretch
@@ -92,7 +93,7 @@ def _along(line: Sequence[Stretch]) -> Iterable[ConfigChange]:
     for stretch in line:
         began[stretch.run_id] = min(stretch.started_at, began.get(stretch.run_id, stretch.started_at))
     ordered = sorted(line, key=lambda each: (began[each.run_id], each.run_id, each.number))
-    for before, after in zip(ordered, ordered[1:], strict=False):
+    for before, after in pairwise(ordered):
         if before.fingerprint == after.fingerprint or before.config is None or after.config is None:
             continue
         differing = difference(before.config, after.config)

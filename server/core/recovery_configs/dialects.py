@@ -161,7 +161,7 @@ SPELLINGS: dict[str, Spelling] = {
     for knob, read, names in (
         ("checkpoint_interval_steps", whole, "checkpoint_interval_steps checkpoint_interval checkpoint_every "
          "save_interval every_n_train_steps save_steps"),
-        ("checkpoint_interval_seconds", seconds, "checkpoint_interval_seconds train_time_interval save_interval_seconds"),
+        ("checkpoint_interval_seconds", seconds, "checkpoint_interval_seconds train_time_interval"),
         ("checkpoint_mode", mode, "checkpoint_mode async_save async_mode async_checkpoint checkpoint_strategy"),
         ("checkpoint_tier", word, "checkpoint_tier"),
         ("restart_scope", scope, "restart_scope"),
@@ -179,12 +179,12 @@ SPELLINGS: dict[str, Spelling] = {
         ("hard_timeout", seconds, "hard_timeout"),
         ("barrier_timeout", seconds, "barrier_timeout"),
         ("in_process_heartbeat_timeout", seconds, "heartbeat_timeout in_process_heartbeat_timeout"),
-        ("collective_timeout", seconds, "collective_timeout collective_timeout_seconds nccl_timeout nccl_timeout_seconds "
+        ("collective_timeout", seconds, "collective_timeout collective_timeout_seconds nccl_timeout "
          "process_group_timeout ddp_timeout timeout_seconds"),
         ("collective_timeout", minutes, "distributed_timeout_minutes"),
         ("nccl_heartbeat_timeout", seconds, "torch_nccl_heartbeat_timeout_sec"),
         ("rendezvous_timeout", seconds, "rendezvous_timeout rdzv_timeout join_timeout ft_rdzv_timeout"),
-        ("scheduler_limit", seconds, "scheduler_limit active_deadline_seconds activedeadlineseconds exit_duration_seconds"),
+        ("scheduler_limit", seconds, "scheduler_limit active_deadline_seconds activedeadlineseconds"),
         ("scheduler_limit", minutes, "exit_duration_in_mins"),
         ("scheduler_limit", slurm_time, "time_limit timelimit slurm_time_limit sbatch_time"),
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 from rerail.server.core.recovery_configs.knobs import KNOB, RecoveryConfig
 from rerail.server.core.words import duration
@@ -51,7 +52,7 @@ def violations(config: RecoveryConfig) -> tuple[Violation, ...]:
     found = []
     for chain in CHAINS:
         known = [(name, length) for name in chain if (length := _longest(config, name)) is not None]
-        for (inner, short), (outer, long) in zip(known, known[1:], strict=False):
+        for (inner, short), (outer, long) in pairwise(known):
             if short >= long:
                 found.append(Violation(inner, outer, short, long, _sentence(inner, outer, short, long)))
     return tuple(found)

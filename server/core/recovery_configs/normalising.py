@@ -165,8 +165,8 @@ def _remarks(settings: tuple[Setting, ...], launcher: str | None, release: Relea
     if launcher == "ft_launcher" and heartbeat.value == OFF and not is_watched:
         if heartbeat.standing is Standing.DEFAULT and release is not None:
             yield (
-                f"Hang detection is off: ft_launcher {release[0]}.{release[1]} arms no heartbeat time-out unless one is "
-                "set. Until 0.5 it was 45 min by default (1 h for the first heartbeat); since 0.6 it is off."
+                f"Hang detection is off: ft_launcher {release[0]}.{release[1]} arms no heartbeat time-out unless one "
+                "is set. Until 0.5 it was 45 min by default (1 h for the first heartbeat); since 0.6 it is off."
             )
         else:
             yield "Hang detection is off: no heartbeat time-out, no section time-out and no hard time-out is set."
@@ -184,5 +184,3 @@ def _remarks(settings: tuple[Setting, ...], launcher: str | None, release: Relea
     interval = by_name["checkpoint_interval_steps"], by_name["checkpoint_interval_seconds"]
     if all(each.value is None for each in interval):
         yield "How often checkpoints are saved was not told."
-
-
