@@ -230,9 +230,7 @@ def _searched(fingerprint: str, members: Sequence[Stretch]) -> str:
     return " ".join([fingerprint, launcher, told, *(f"{each.run_id} {each.project or ''}" for each in members)]).lower()
 
 
-def _rows(
-    groups: dict[str, Sequence[Stretch]] | dict[str, list[Stretch]], faults: Sequence[ConfigFault]
-) -> list[ConfigRow]:
+def _rows(groups: Mapping[str, Sequence[Stretch]], faults: Sequence[ConfigFault]) -> list[ConfigRow]:
     by_config: dict[str, list[ConfigFault]] = {}
     for fault in faults:
         if fault.config is not None:

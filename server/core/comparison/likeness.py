@@ -65,7 +65,7 @@ def _faults(first: Arm, second: Arm, pairs: Pairing) -> Iterator[Caveat]:
         calm, hit = (first, second) if second.faults else (second, first)
         yield Caveat(
             CaveatLevel.REFUSED, "faults",
-            f"{calm.title} had no fault and {hit.title} had {number(len(hit.faults))}: their recovery cannot be compared.",
+            f"{calm.title} had no fault and {hit.title} had {number(len(hit.faults))}: no recovery to compare.",
         )  # fmt: skip
         return
     fewest = min(len(first.faults), len(second.faults))

@@ -3,8 +3,8 @@
 Sources
 - B. Efron, "Bootstrap methods: another look at the jackknife", Annals of Statistics 7 (1979); percentile intervals.
 - A quantile of a resample needs no resample: of n uniform draws the r-th smallest is Beta(r, n − r + 1) distributed,
-  and the quantile of the resample is the value at that share of the ordered sample. So a replicate costs one draw, whatever
-  n is.
+  and the quantile of the resample is the value at that share of the ordered sample. So a replicate costs one draw,
+  whatever n is.
 
 Below `FEWEST` values an interval would be a guess about a guess: there is none.
 """
