@@ -25,8 +25,8 @@ class Address:
     """A page and the one thing it is about."""
 
     page: str
-    """`runs`, `run`, `incident`, `problems`, `problem`, `nodes`, `node`, `configs`, `config`, `config_changes`, `compare`, `data` or
-    `unknown`."""
+    """`runs`, `run`, `incident`, `problems`, `problem`, `nodes`, `node`, `configs`, `config`, `config_changes`,
+    `compare`, `data` or `unknown`."""
     name: str = ""
 
 

@@ -24,6 +24,10 @@ from rerail.ui.reading import in_thread
 
 PAGE = "config"
 
+SETTING_HEADS = (
+    Head("setting", "words"), Head("value", "words"), Head("how it is known", "words"), Head("", "wide"),
+)  # fmt: skip
+
 
 async def layout(queries: Queries, wanted: Address, search: str) -> Component:
     """The page of one config; with `against` in the address, of two."""
@@ -83,8 +87,7 @@ def settings_panel(config: RecoveryConfig) -> Markup:
     ]
     unknown = [each.knob.title for each in config.settings if not each.is_known]
     parts: list[Content] = [
-        table((Head("setting", "words"), Head("value", "words"), Head("how it is known", "words"), Head("", "wide")), known,
-              "Settings"),
+        table(SETTING_HEADS, known, "Settings"),
         html.P(f"Unknown: {', '.join(unknown)}.", className="note") if unknown else None,
     ]  # fmt: skip
     if config.refused:
@@ -100,8 +103,9 @@ def settings_panel(config: RecoveryConfig) -> Markup:
 def _sentence(row: ConfigRow) -> str:
     faults = text.count(row.incidents, "fault") if row.incidents else "no fault"
     return (
-        f"{text.share(row.training_goodput)} training and {text.share(row.infrastructure_goodput)} infrastructure goodput "
-        f"in {text.duration(row.elapsed_ns)} of {text.count(row.runs, 'run')}, with {faults}: {summary(row.config)}."
+        f"{text.share(row.training_goodput)} training and {text.share(row.infrastructure_goodput)} infrastructure "
+        f"goodput in {text.duration(row.elapsed_ns)} of {text.count(row.runs, 'run')}, with {faults}: "
+        f"{summary(row.config)}."
     )
 
 

@@ -185,12 +185,14 @@ def one(row: ChangeRow) -> list[Content]:
         ),
         html.H1("Config change"),
         html.P(
-            [text.headline(text.count(len(change.knobs), "setting")), " changed: ", link(change.before, config_path(change.before)),
-             " → ", link(change.after, config_path(change.after)), ". ", link("All that differs", compare)],
+            [text.headline(text.count(len(change.knobs), "setting")), " changed: ",
+             link(change.before, config_path(change.before)), " → ",
+             link(change.after, config_path(change.after)), ". ", link("All that differs", compare)],
             className="sentence",
         ),
         panel("What changed, and what came of it", change_table([row]), "change", wide=True),
-        panel("What people said", html.Ul(trail) if trail else html.P("Nothing yet.", className="calm"), "said", wide=True),
+        panel("What people said", html.Ul(trail) if trail else html.P("Nothing yet.", className="calm"), "said",
+              wide=True),
     ]  # fmt: skip
 
 
@@ -206,9 +208,7 @@ def form(row: ChangeRow) -> Component:
             dash_html.Div(
                 [
                     *(dmc.TextInput(id=f"change-{name}", label=label, size="sm") for name, label in fields),
-                    dmc.TextInput(
-                        id="change-token", label="Token, where the server asks for one", size="sm", type="password"
-                    ),
+                    dmc.PasswordInput(id="change-token", label="Token, where the server asks for one", size="sm"),
                     dash_html.Button("Keep", type="button", className="quiet-button", id="change-send"),
                     dash_html.P("", id="change-status", role="status", className="note"),
                 ],

@@ -43,7 +43,13 @@ class Caveat:
 
 def caveats(first: Arm, second: Arm, pairs: Pairing) -> tuple[Caveat, ...]:
     """What stands in the way of comparing two arms; refusals first."""
-    found = [*_data(first, second), *_faults(first, second, pairs), *_sizes(first, second), *_interval(first, second)]
+    found = [
+        *_data(first, second),
+        *_reference(first, second),
+        *_faults(first, second, pairs),
+        *_sizes(first, second),
+        *_interval(first, second),
+    ]
     return tuple(sorted(found, key=lambda each: each.level is not CaveatLevel.REFUSED))
 
 
@@ -58,6 +64,16 @@ def _data(first: Arm, second: Arm) -> Iterator[Caveat]:
             )  # fmt: skip
         if arm.is_reference:
             yield Caveat(CaveatLevel.FLAGGED, "reference", f"{arm.title}: {arm.about}")
+
+
+def _reference(first: Arm, second: Arm) -> Iterator[Caveat]:
+    if first.is_reference != second.is_reference and (first.schedule is None or first.schedule != second.schedule):
+        reference, measured = (first, second) if first.is_reference else (second, first)
+        yield Caveat(
+            CaveatLevel.REFUSED, "reference",
+            f"{measured.title} did not run under the fault schedule of {reference.title}, nor on its machines: both "
+            "are shown, and no difference is computed.",
+        )  # fmt: skip
 
 
 def _faults(first: Arm, second: Arm, pairs: Pairing) -> Iterator[Caveat]:
