@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from rerail.collectors.agent import Agent
 from rerail.collectors.identity import identity, settings
-from rerail.collectors.outlet import FileOutlet, HttpOutlet, Outlet
+from rerail.collectors.outlet import FileOutlet, HttpOutlet, Outlet, OutletDown
 from rerail.collectors.source import SourceDown
 from rerail.collectors.sources.launcher import LauncherSource, command_of
 from rerail.collectors.spool import MOST_BYTES
@@ -96,6 +96,11 @@ def _add_demo(subparsers: Any) -> None:
     )
     parser.add_argument("--port", type=int, default=8050, help="port of that server")
     parser.add_argument("--data", type=Path, default=Path(".rerail"), help="where that server keeps its data")
+    parser.add_argument(
+        "--compare", action="store_true", help="five ways to recover under one fault schedule, one after the other"
+    )
+    parser.add_argument("--arms", help="with --compare: only these, separated by commas")
+    parser.add_argument("--recorded", action="store_true", help="with --compare: send the recorded arms instead")
     parser.add_argument("--record", type=Path, help="write the facts to this file instead of sending them")
     parser.set_defaults(run=run_demonstration)
 
@@ -176,6 +181,8 @@ def run_demonstration(arguments: argparse.Namespace) -> int:
     try:
         if arguments.serve:
             return run_showcase(Showcase(arguments.port, arguments.data, demo, settings().token), sys.stderr)
+        if arguments.compare:
+            return _compare(demo, arguments)
         return _train(demo, arguments)
     except (DemoUnavailable, ShowcaseFailed) as error:
         sys.stderr.write(f"rerail demo: {error}\n")
@@ -207,6 +214,44 @@ def _train(demo: Demo, arguments: argparse.Namespace) -> int:
     if result.exit_code:
         say("\n".join(("the launcher failed; the end of its output:", *result.log_tail)) + "\n")
     return result.exit_code or 0
+
+
+def _compare(demo: Demo, arguments: argparse.Namespace) -> int:
+    """Every arm, or the recorded ones, and where to look. Raises `DemoUnavailable`."""
+    from rerail.collectors.demo.arms import ARMS, arm
+    from rerail.collectors.demo.recorded import load_arms, shifted
+    from rerail.collectors.demo.runner import run_demo
+
+    names = arguments.arms.split(",") if arguments.arms else list(ARMS)
+    unknown = [name for name in names if name not in ARMS]
+    if unknown:
+        sys.stderr.write(f"rerail demo: --arms: {unknown[0]} is not one of {', '.join(ARMS)}\n")
+        return 2
+    outlet = destination(arguments)
+    runs, worst = [], 0
+    if arguments.recorded:
+        for name, lines in load_arms():
+            if name in names:
+                runs.append(f"arm-{name}")
+                try:
+                    outlet.deliver(shifted(lines, time.time_ns(), run=runs[-1]))
+                except OutletDown as error:
+                    sys.stderr.write(f"rerail demo: the server did not take {name}: {error}\n")
+                    return 1
+    else:
+        for name in names:
+            one = arm(name, demo)
+            one.directory.mkdir(parents=True, exist_ok=True)
+            sys.stderr.write(f"arm {name}\n")
+            result = run_demo(one, outlet, screen=sys.stderr)
+            sys.stderr.write(f"{name}: {result.seconds:.0f} s, {result.sent} facts sent\n")
+            if result.exit_code:
+                sys.stderr.write("\n".join(("the launcher failed; the end of its output:", *result.log_tail)) + "\n")
+            runs.append(one.run)
+            worst = max(worst, result.exit_code or 0)
+    sides = "&".join(f"with=run:{name}" for name in runs)
+    sys.stderr.write(f"compare them at {(arguments.url or settings().url or DEFAULT_URL)}/compare?{sides}\n")
+    return worst
 
 
 def _run_once(agent: Agent, source: LauncherSource) -> int:

@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 import rerail
 from rerail.server.api.answers import add_error_answers, refusal, respond
 from rerail.server.api.artefacts import MEGABYTE, artefacts_router
+from rerail.server.api.configs import configs_router
 from rerail.server.api.documentation import documentation_router
 from rerail.server.api.events import events_router
 from rerail.server.api.exclusions import exclusions_router
@@ -20,6 +21,7 @@ from rerail.server.api.intake import intake_router
 from rerail.server.api.problems import problems_router
 from rerail.server.api.reads import EncodedRunIds, reads_router
 from rerail.server.artefacts import ArtefactDesk
+from rerail.server.config_changes import ChangeDesk
 from rerail.server.errors import StoreAwayError
 from rerail.server.exclusions import ExclusionDesk
 from rerail.server.ingest import Ingest
@@ -96,6 +98,7 @@ def create_api(settings: Settings) -> FastAPI:
         desk = ExclusionDesk(store, lambda batch: ingest.submit(batch).result())
         api.include_router(exclusions_router(queries, desk, settings.token))
         api.include_router(problems_router(queries, ProblemDesk(store), settings.token))
+        api.include_router(configs_router(queries, ChangeDesk(store), settings.token))
         queries.largest_artefact_bytes = settings.largest_artefact_mb * MEGABYTE
         artefacts = ArtefactDesk(store, lambda batch: ingest.submit(batch).result())
         largest = queries.largest_artefact_bytes

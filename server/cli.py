@@ -122,6 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     incident.add_argument("incident_id", metavar="ID")
 
     _add_problems(commands)
+    _add_configs(commands)
     classify = _command(commands, "classify", "why runs stopped, from logs and dumps alone", "classifying:classify")
     classify.add_argument("paths", nargs="+", metavar="PATH", help="files or folders, .gz too; all of them are one run")
     classify.add_argument("--each", action="store_true", help="every path is a run of its own")
@@ -200,6 +201,15 @@ def _add_problems(commands: argparse._SubParsersAction) -> None:
     nodes.add_argument("--level", choices=("lemon", "suspect", "unremarkable", "unknown"))
     nodes.add_argument("--sort", default="score", help="score, node, blamed, runs, node_days or xids")
     nodes.add_argument("--limit", type=int, default=50)
+
+
+def _add_configs(commands: argparse._SubParsersAction) -> None:
+    check = _reading(commands, "check", "recovery settings of a file or a run, and what is wrong", "configs:check")
+    check.add_argument("what", metavar="CONFIG", help="a file (JSON, TOML, YAML, a launch script), or a run")
+    check.add_argument("--launcher", choices=("ft_launcher", "torchrun"), help="of a file that does not say")
+    check.add_argument("--release", help="of nvidia-resiliency-ext, for its defaults: 0.4, 0.6 …")
+    compare = _reading(commands, "compare", "two to six runs or configs, each against the first", "configs:compare")
+    compare.add_argument("sides", nargs="+", metavar="SIDE", help="a run, a config's fingerprint, or article:…")
 
 
 def _command(commands: argparse._SubParsersAction, name: str, summary: str, target: str) -> argparse.ArgumentParser:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rerail.server.core.fold import RunFold
+from rerail.server.core.recovery_configs.stretches import stretches
 from rerail.server.core.rollup import Rollups
 from rerail.server.core.view import RunState, RunView
 from rerail.server.errors import StoreAwayError
@@ -136,6 +137,7 @@ class Projector:
             hours=hours.bins,
             days=days.bins,
             nodes=held.fold.node_histories,
+            configs=stretches(view, held.fold.spans),
             settled_minutes=minutes.settled,
             settled_hours=hours.settled,
             settled_days=days.settled,

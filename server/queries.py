@@ -22,6 +22,7 @@ from rerail.server.core.goodput import account, clipped, sliding
 from rerail.server.core.rollup import Resolution
 from rerail.server.core.view import Account, Checkpoint, RunView, SlidingPoint, Span
 from rerail.server.errors import LogGoneError, NotFoundError, UnknownDefinitionError
+from rerail.server.query_configs import ConfigQueries
 from rerail.server.query_histories import Histories, history_of
 from rerail.server.query_nodes import NodeQueries
 from rerail.server.query_problems import ProblemQueries
@@ -73,6 +74,8 @@ class Queries:
         self._histories = Histories(store)
         self.problems = ProblemQueries(store)
         """What keeps coming back: see `query_problems.py`."""
+        self.configs = ConfigQueries(store, self.run, self.window)
+        """Recovery configs, changes, comparisons: see `query_configs.py`."""
         self.nodes = NodeQueries(store)
         """On which machine: see `query_nodes.py`."""
 

@@ -7,6 +7,7 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
@@ -14,6 +15,9 @@ RUNS = "/runs"
 DATA = "/data"
 PROBLEMS = "/problems"
 NODES = "/nodes"
+CONFIGS = "/configs"
+CONFIG_CHANGES = "/configs/changes"
+COMPARE = "/compare"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +25,8 @@ class Address:
     """A page and the one thing it is about."""
 
     page: str
-    """`runs`, `run`, `incident`, `problems`, `problem`, `nodes`, `node`, `data` or `unknown`."""
+    """`runs`, `run`, `incident`, `problems`, `problem`, `nodes`, `node`, `configs`, `config`, `config_changes`,
+    `compare`, `data` or `unknown`."""
     name: str = ""
 
 
@@ -50,6 +55,21 @@ def node_path(node: str) -> str:
     return f"{NODES}/{quote(node, safe='')}"
 
 
+def config_path(fingerprint: str) -> str:
+    """Where a recovery config is shown."""
+    return f"{CONFIGS}/{quote(fingerprint, safe='')}"
+
+
+def change_path(change_id: str) -> str:
+    """Where a config change is shown."""
+    return f"{CONFIG_CHANGES}/{quote(change_id, safe='')}"
+
+
+def compare_path(sides: Sequence[str]) -> str:
+    """Where two to six sides are compared."""
+    return f"{COMPARE}?" + "&".join(f"with={quote(side, safe='')}" for side in sides[:6])
+
+
 def parse(path: str) -> Address:
     """What the (still escaped) path of the browser's address asks for."""
     parts = [part for part in path.split("/") if part]
@@ -65,4 +85,10 @@ def parse(path: str) -> Address:
         return Address(parts[0])
     if len(parts) == 2 and parts[0] in ("problems", "nodes"):
         return Address(parts[0].removesuffix("s"), unquote(parts[1]))
+    if parts in (["configs"], ["compare"]):
+        return Address(parts[0])
+    if parts[:2] == ["configs", "changes"] and len(parts) <= 3:
+        return Address("config_changes", unquote(parts[2]) if len(parts) == 3 else "")
+    if len(parts) == 2 and parts[0] == "configs":
+        return Address("config", unquote(parts[1]))
     return Address("unknown", path)

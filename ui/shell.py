@@ -40,6 +40,8 @@ NAVIGATION = (
     ("Runs", address.RUNS),
     ("Problems", address.PROBLEMS),
     ("Nodes", address.NODES),
+    ("Configs", address.CONFIGS),
+    ("Compare", address.COMPARE),
     ("Data", address.DATA),
 )
 

@@ -25,6 +25,14 @@ def load_recordings() -> Iterator[tuple[str, list[bytes]]]:
             yield entry.name.removesuffix(".jsonl.gz"), gzip.decompress(entry.read_bytes()).splitlines(keepends=True)
 
 
+def load_arms() -> Iterator[tuple[str, list[bytes]]]:
+    """The recorded arms of `rerail demo --compare`: one training under one fault schedule, recovered in five ways."""
+    directory = files("rerail.collectors.demo").joinpath("recordings").joinpath("arms")
+    for entry in sorted(directory.iterdir(), key=lambda entry: entry.name):
+        if entry.name.endswith(".jsonl.gz"):
+            yield entry.name.removesuffix(".jsonl.gz"), gzip.decompress(entry.read_bytes()).splitlines(keepends=True)
+
+
 def last_instant(lines: Iterable[bytes]) -> int:
     """The latest instant any line holds. Raises ValueError where none does."""
     return max(value for line in lines for value in _instants(json.loads(line)).values())

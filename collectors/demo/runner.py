@@ -25,12 +25,14 @@ from pathlib import Path
 from typing import IO
 
 from rerail.collectors.agent import Agent
+from rerail.collectors.demo.in_process import COLLECTIVE_TIMEOUT
 from rerail.collectors.demo.schedule import Fault, schedule
 from rerail.collectors.identity import identity, inherited
 from rerail.collectors.outlet import Outlet
 from rerail.collectors.sources.launcher import LauncherSource
 
 RANKS = 2
+PROJECT = "demo arms"
 FASTEST_HEARTBEAT_TIMEOUT = 10
 STOP_SECONDS = 10.0
 
@@ -47,6 +49,12 @@ class Demo:
     checkpoint_every: int = 20
     step_seconds: float = 0.15
     faults: tuple[Fault, ...] | None = None
+    in_process: bool = False
+    """NVRx's in-process wrapper goes around the training."""
+    whole_job: bool = False
+    """The launcher restarts nothing: the job ends with a fault and is begun again after a back-off."""
+    arm: str | None = None
+    """Which arm of a comparison this is (`arms.py`)."""
 
     @property
     def planned(self) -> tuple[Fault, ...]:
@@ -77,6 +85,10 @@ def run_demo(demo: Demo, outlet: Outlet, *, screen: IO[str] | None = None) -> De
     launcher = chosen_launcher(demo.launcher)
     demo.directory.mkdir(parents=True, exist_ok=True)
     log_path = demo.directory / "launcher.log"
+    if demo.whole_job:
+        from rerail.collectors.demo.whole_job import run_whole_jobs
+
+        return run_whole_jobs(demo, launcher, outlet, screen)
     command = launcher_command(launcher, demo)
     node = identity().node
     log_path.touch()
@@ -93,7 +105,7 @@ def run_demo(demo: Demo, outlet: Outlet, *, screen: IO[str] | None = None) -> De
         )  # fmt: skip
         watching.start()
         try:
-            exit_code = _wait(process, demo, began, screen)
+            exit_code = watch(process, demo, began, screen)
         finally:
             end_group(process)
             stop.set()
@@ -123,7 +135,8 @@ def chosen_launcher(asked: str) -> str:
 def launcher_command(launcher: str, demo: Demo) -> tuple[str, ...]:
     """The command line of the launcher. Timeouts below 10 s take a busy machine for a hung rank."""
     common = (
-        "--nnodes=1", f"--nproc-per-node={RANKS}", f"--max-restarts={len(demo.planned) + 2}",
+        "--nnodes=1", f"--nproc-per-node={RANKS}",
+        f"--max-restarts={0 if demo.whole_job else len(demo.planned) + 2}",
         "--monitor-interval=0.1", f"--rdzv-id={path_safe(demo.run)}", "--rdzv-backend=c10d",
         f"--rdzv-endpoint=127.0.0.1:{free_port()}",
     )  # fmt: skip
@@ -131,6 +144,8 @@ def launcher_command(launcher: str, demo: Demo) -> tuple[str, ...]:
         "-m", "rerail.collectors.demo.train", "--directory", str(demo.directory), "--steps", str(demo.steps),
         "--checkpoint-every", str(demo.checkpoint_every), "--checkpoints", demo.checkpoints,
         "--step-seconds", str(demo.step_seconds), "--faults", ",".join(map(str, demo.planned)),
+        *(("--in-process", "--collective-timeout", str(COLLECTIVE_TIMEOUT)) if demo.in_process else ()),
+        *(("--project", PROJECT, "--arm", demo.arm) if demo.arm else ()),
     )  # fmt: skip
     if launcher == "torchrun":
         # Nothing but the collective's own timeout ends a hang under torchrun.
@@ -159,12 +174,13 @@ def nvrx_version() -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
 
 
-def environment(demo: Demo) -> dict[str, str]:
+def environment(demo: Demo, requeue: int | None = None) -> dict[str, str]:
     """What the launcher and its workers get."""
     return {
         **inherited(),
         "RERAIL_RUN": demo.run,
         "RERAIL_DIR": str(demo.directory),
+        **({} if requeue is None else {"RERAIL_JOB": demo.run, "RERAIL_REQUEUE": str(requeue)}),
         "OMP_NUM_THREADS": "1",
         "PYTHONUNBUFFERED": "1",
         "LOGLEVEL": "INFO",
@@ -203,7 +219,7 @@ def _group_lives(process: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-def _wait(process: subprocess.Popen[bytes], demo: Demo, began: float, screen: IO[str] | None) -> int:
+def watch(process: subprocess.Popen[bytes], demo: Demo, began: float, screen: IO[str] | None) -> int:
     """Wait for the launcher, drawing how far the training is."""
     truth = TruthTail(demo.directory / "truth.rank0.jsonl")
     drawn = ""

@@ -33,6 +33,11 @@ def schedule(steps: int) -> tuple[Fault, ...]:
     )
 
 
+def label(steps: int, faults: tuple[Fault, ...]) -> str:
+    """What a run says of its schedule, so that runs under the same one are compared fault by fault."""
+    return f"{steps} steps: " + (", ".join(f"{one.kind} of rank {one.rank} at {one.step}" for one in faults) or "none")
+
+
 def parse(text: str) -> tuple[Fault, ...]:
     """Faults out of `step:rank:kind,…`. Raises ValueError."""
     faults = []

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from rerail.collectors.demo.recorded import load_recordings, shifted
+from rerail.collectors.demo.recorded import load_arms, load_recordings, shifted
 from rerail.collectors.demo.runner import Demo, DemoUnavailable, end_group, run_demo
 from rerail.collectors.outlet import HttpOutlet, OutletDown
 
@@ -85,8 +85,9 @@ def run_showcase(showcase: Showcase, screen: IO[str]) -> int:
 def load_recorded_runs(showcase: Showcase, outlet: HttpOutlet, screen: IO[str]) -> list[str]:
     """Send every recorded run the database does not hold yet; the names of all of them."""
     names = []
-    for index, (name, lines) in enumerate(load_recordings()):
-        run = f"recorded-{name}"
+    recordings = [(f"recorded-{name}", lines) for name, lines in load_recordings()]
+    recordings += [(f"arm-{name}", lines) for name, lines in load_arms()]
+    for index, (run, lines) in enumerate(recordings):
         names.append(run)
         if _is_known(showcase, run):
             continue
@@ -98,7 +99,7 @@ def load_recorded_runs(showcase: Showcase, outlet: HttpOutlet, screen: IO[str]) 
             try:
                 outlet.deliver(moved[first : first + BATCH_LINES])
             except OutletDown as error:
-                raise ShowcaseFailed(f"the server did not take the recorded run {name}: {error}") from None
+                raise ShowcaseFailed(f"the server did not take the recorded run {run}: {error}") from None
         screen.write("\n")
     return names
 

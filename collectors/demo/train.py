@@ -17,10 +17,12 @@ import re
 import signal
 import time
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rerail.collectors.demo.schedule import Fault, parse
+from rerail.collectors.demo import in_process
+from rerail.collectors.demo.schedule import Fault, label, parse
 from rerail.collectors.identity import identity, is_set
 from rerail.collectors.nvrx_hooks import observe_client  # rerail
 from rerail.collectors.recorder import Recorder  # rerail
@@ -56,6 +58,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--step-seconds", type=float, default=0.15)
     parser.add_argument("--collective-timeout", type=float, default=120.0)
     parser.add_argument("--faults", type=parse, default=())
+    parser.add_argument("--in-process", action="store_true", help="restart in the same interpreter where that can be")
+    parser.add_argument("--project", default=None)
+    parser.add_argument("--arm", default=None, help="which arm of a comparison this is")
     return parser.parse_args()
 
 
@@ -63,7 +68,7 @@ def main() -> None:
     """Train to the last step, from the newest checkpoint there is."""
     asked = arguments()
     who = identity()
-    rank, attempt = who.rank or 0, who.restart or 0
+    rank, attempt = who.rank or 0, (who.restart or 0) + (who.requeue or 0)
     truth = Truth(asked.directory, rank, attempt)
     truth.say("process_start")
     recorder = Recorder(  # rerail: from the start of this process on, bring-up is `initializing`
@@ -72,17 +77,26 @@ def main() -> None:
             "checkpoint_mode": asked.checkpoints,
             "checkpoint_tier": "local",
             "collective_timeout_seconds": asked.collective_timeout,
+            **(in_process.SETTINGS if asked.in_process else {}),
         },
         versions=library_versions(),
     )
     with recorder:
         if rank == 0 and attempt == 0:
-            recorder.run(target_step=asked.steps, world_size=who.world_size, framework="torch FSDP2, gloo on CPUs")
-        train(asked, rank, attempt, truth, recorder)
+            recorder.run(
+                target_step=asked.steps, world_size=who.world_size, framework="torch FSDP2, gloo on CPUs",
+                project=asked.project, name=asked.arm, labels={"fault_schedule": label(asked.steps, asked.faults)},
+            )  # fmt: skip
+        if asked.in_process:
+            in_process.restarting(recorder, partial(train, asked, rank, attempt, truth, recorder), attempt)
+        else:
+            train(asked, rank, attempt, truth, recorder)
 
 
-def train(asked: argparse.Namespace, rank: int, attempt: int, truth: Truth, recorder: Recorder) -> None:
-    """Everything that needs torch."""
+def train(
+    asked: argparse.Namespace, rank: int, attempt: int, truth: Truth, recorder: Recorder, iteration: int | None = None
+) -> None:
+    """Everything that needs torch. `iteration` counts in-process restarts; None where there are none."""
     import torch
     import torch.distributed as distributed
     import torch.distributed.checkpoint as checkpointing
@@ -92,10 +106,13 @@ def train(asked: argparse.Namespace, rank: int, attempt: int, truth: Truth, reco
     truth.say("imports_done")
     torch.set_num_threads(1)
     timeout = datetime.timedelta(seconds=asked.collective_timeout)
-    distributed.init_process_group("gloo", timeout=timeout)
+    # A group that is formed again in the same process needs a meeting place of its own.
+    place = None if iteration is None else f"file://{asked.directory}/meeting.{attempt}.{iteration}"
+    members = {} if place is None else {"rank": rank, "world_size": identity().world_size or 1}
+    distributed.init_process_group("gloo", init_method=place, timeout=timeout, **members)
     saving_group = distributed.new_group(backend="gloo", timeout=timeout)
     truth.say("pg_init")
-    client = monitor_client()
+    client = monitor_client() if iteration is None else None
     if client is not None:
         observe_client(client, recorder)  # rerail: heartbeats and the timeout that guards them
         client.init_workload_monitoring()
@@ -142,11 +159,11 @@ def train(asked: argparse.Namespace, rank: int, attempt: int, truth: Truth, reco
                         pending.result()
                 model_state, optimizer_state = get_state_dict(model, optimizer)
                 state = {"model": model_state, "optimizer": optimizer_state}
-                place = root / f"step_{step}"
+                folder = root / f"step_{step}"
                 if asked.checkpoints == "async":
-                    pending = checkpointing.async_save(state, checkpoint_id=place, process_group=saving_group)
+                    pending = checkpointing.async_save(state, checkpoint_id=folder, process_group=saving_group)
                 else:
-                    checkpointing.save(state, checkpoint_id=place)
+                    checkpointing.save(state, checkpoint_id=folder)
             if rank == 0 and step % 10 == 0:
                 print(f"[train] attempt={attempt} step={step} loss={float(loss.detach()):.5f}", flush=True)  # noqa: T201
         if pending is not None:
@@ -166,6 +183,7 @@ def maybe_fail(faults: tuple[Fault, ...], step: int, rank: int, truth: Truth) ->
         if (fault.step, fault.rank) != (step, rank) or (fault.step, fault.kind) in truth.past_faults:
             continue
         truth.say("fault", kind=fault.kind, step=step)
+        truth.past_faults |= {(fault.step, fault.kind)}
         if fault.kind == "exception":
             raise RuntimeError(f"loss is NaN at step {step} (the demonstration's scheduled exception)")
         if fault.kind == "sigkill":

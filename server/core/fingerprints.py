@@ -112,7 +112,7 @@ def facets_of(verdict: Verdict, attempt: Attempt, run_id: str) -> Pairs:
         "rank": verdict.culprit_rank,
         "step": attempt.last_step,
         "checkpoint": attempt.resumed_from_step or None,
-        "config": config_fingerprint(attempt.config),
+        "config": config_fingerprint(attempt),
         "run": run_id,
     }
     return tuple((name, str(told[name])) for name in FACETS if told[name] is not None)

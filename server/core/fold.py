@@ -23,7 +23,7 @@ from rerail.server.core.attempt_pass import Surroundings
 from rerail.server.core.attempt_record import AttemptRecord, TimedEvidence
 from rerail.server.core.causes import Case, judge
 from rerail.server.core.checkpoint_interval import advised_interval
-from rerail.server.core.facts import Fact, Outcome, Phase
+from rerail.server.core.facts import Fact, Outcome, Phase, Scope
 from rerail.server.core.fingerprints import facets_of, fingerprint_of, struck_phase
 from rerail.server.core.flight_recorder.analysis import analysis
 from rerail.server.core.flight_recorder.conclusions import Analysis
@@ -317,7 +317,12 @@ class RunFold:
         for number in range(steady, len(records)):
             record, around = records[number], surroundings[number]
             before = None if number == 0 else (records[number - 1].job, records[number - 1].key)
-            signature = (self._timeline.version(record), around, before, life.outcome if around.is_last else None)
+            scope = scope_of(records, number)
+            # A process that goes on keeps the settings it had, whether or not it says so again.
+            kept = attempts[-1] if attempts and scope is Scope.IN_PROCESS else None
+            carried = None if kept is None else (kept.config, kept.launcher, kept.versions)
+            outcome = life.outcome if around.is_last else None
+            signature = (self._timeline.version(record), around, before, outcome, carried)
             shown = self._shown.get(number)
             if shown is not None and shown[0] == signature:
                 attempts.append(shown[1])
@@ -342,7 +347,7 @@ class RunFold:
                     requeue=record.key.requeue,
                     restart=record.key.restart,
                     iteration=record.key.iteration,
-                    scope=scope_of(records, number),
+                    scope=scope,
                     initiator=merged.initiator,
                     noticed_at=result.noticed_at,
                     last_activity_at=result.last_activity_at,
@@ -354,9 +359,9 @@ class RunFold:
                     world_size=merged.world_size,
                     gpus=merged.gpus,
                     nodes=merged.nodes,
-                    launcher=merged.launcher,
-                    versions=merged.versions,
-                    config=merged.config,
+                    launcher=merged.launcher or (kept.launcher if kept else None),
+                    versions=merged.versions or (kept.versions if kept else ()),
+                    config=merged.config if merged.config is not None or kept is None else kept.config,
                     outcome=record.outcome or (life.outcome if around.is_last else None),
                     reason=record.reason,
                     exit_codes=record.exit_codes(),
@@ -370,7 +375,7 @@ class RunFold:
     def _recovery(
         self, incidents: tuple[Incident, ...], attempts: tuple[Attempt, ...]
     ) -> tuple[RecoveryDistribution, ...]:
-        made_of = (incidents, [(attempt.initiator, attempt.config) for attempt in attempts])
+        made_of = (incidents, [(each.initiator, each.config, each.launcher, each.versions) for each in attempts])
         if self._recovered[0] != made_of:
             self._recovered = (made_of, recovery_distributions(incidents, attempts))
         return self._recovered[1]

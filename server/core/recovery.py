@@ -5,15 +5,15 @@ Rules
   percentile.
 - Groups: all of them; the scope of the restart that succeeded; the cause; who asked for the restart (automatic: the
   launcher, a monitor or the scheduler; manual: a person); the recovery settings in force when it began.
-- Settings are named by a fingerprint of what was told of them, equal for equal settings.
+- Settings are named by the fingerprint of their recovery config (`recovery_configs/`), equal for equal settings.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 
 from rerail.server.core.facts import Initiator
+from rerail.server.core.recovery_configs.normalising import fingerprint_of
 from rerail.server.core.statistics import percentile
 from rerail.server.core.view import Attempt, Incident, Percentiles, RecoveryDistribution
 
@@ -42,7 +42,7 @@ def _groups_of(incident: Incident, attempts: Sequence[Attempt]) -> Iterator[tupl
     yield "scope", UNKNOWN if incident.scope is None else incident.scope.value
     yield "cause", incident.verdict.cause
     yield "initiator", recovered_by(attempts[following].initiator if following < len(attempts) else None)
-    yield "config", config_fingerprint(attempts[first].config) or UNKNOWN
+    yield "config", config_fingerprint(attempts[first]) or UNKNOWN
 
 
 def recovered_by(initiator: Initiator | None) -> str:
@@ -52,9 +52,9 @@ def recovered_by(initiator: Initiator | None) -> str:
     return "manual" if initiator is Initiator.OPERATOR else "automatic"
 
 
-def config_fingerprint(config: str | None) -> str | None:
-    """Eight characters that stand for recovery settings (canonical JSON, as attempts hold it); None for none."""
-    return None if config is None else hashlib.blake2b(config.encode(), digest_size=4).hexdigest()
+def config_fingerprint(attempt: Attempt) -> str | None:
+    """Eight characters that stand for the recovery config of an attempt; None where none is known."""
+    return fingerprint_of(attempt.config, attempt.launcher, attempt.versions)
 
 
 def _distribution(grouped_by: str, group: str, members: Sequence[Incident]) -> RecoveryDistribution:

@@ -24,6 +24,7 @@ from typing import NamedTuple, Protocol
 
 from rerail.server.core.facts import Fact
 from rerail.server.core.node_histories import NodeHistory
+from rerail.server.core.recovery_configs.stretches import Stretch
 from rerail.server.core.rollup import Resolution, RollupBin
 from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
 from rerail.server.query_results import (
@@ -37,6 +38,7 @@ from rerail.server.query_results import (
     RunRow,
     StorageFigures,
 )
+from rerail.server.store.config_rows import ConfigStore
 from rerail.server.store.problem_rows import ProblemStore
 
 
@@ -121,6 +123,8 @@ class DerivedRun:
     days: Sequence[RollupBin] = ()
     nodes: Sequence[NodeHistory] = ()
     """Every node that was named, by name."""
+    configs: Sequence[Stretch] = ()
+    """How long it trained under which recovery config, in order."""
     settled_spans: int = 0
     """That many leading spans equal those saved with `base_revision`; 0 rewrites all."""
     settled_step_points: int = 0
@@ -246,6 +250,10 @@ class Store(Protocol):
     @property
     def problems(self) -> ProblemStore:
         """What is kept of problems and nodes."""
+
+    @property
+    def configs(self) -> ConfigStore:
+        """What is kept of recovery configs and their changes."""
 
     def close(self) -> None:
         """Give back all connections."""

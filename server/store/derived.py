@@ -21,11 +21,13 @@ from typing import NamedTuple
 from sqlalchemy import BigInteger, Connection, Engine, Table, bindparam, case, delete, insert, select, update
 
 from rerail.server.core.node_histories import NodeHistory
+from rerail.server.core.recovery_configs.stretches import Stretch
 from rerail.server.core.rollup import Resolution, RollupBin
 from rerail.server.core.view import Checkpoint, Incident, RunState
 from rerail.server.query_results import RunRow
 from rerail.server.store import DerivedRun, DueRun, documents, tables
 from rerail.server.store.append import inserting, keepable, key_of, replacing, upsert
+from rerail.server.store.config_store import write_stretches
 from rerail.server.store.problem_writing import (
     FingerprintWriter,
     LedgerReader,
@@ -145,6 +147,7 @@ class _Saved(NamedTuple):
     """Where each incident was placed."""
     last_action: int
     """The newest action that the places follow."""
+    configs: Sequence[Stretch]
     histories: Sequence[NodeHistory]
     blamed: dict[str, int]
     """Faults blamed on each of its nodes."""
@@ -222,6 +225,7 @@ class DerivedWriter:
             changed, problems, newest_action = self._save_incidents(
                 connection, run_id, revision, view.incidents, before
             )
+            write_stretches(connection, run_id, derived.configs, None if before is None else before.configs)
             nodes = self._save_nodes(connection, run_id, revision, derived, changed, before)
             row = row_of_view(view)
             saved = {
@@ -242,6 +246,7 @@ class DerivedWriter:
             {kind.name: len(getattr(derived, kind.name)) for kind in _BLOCK_KINDS},
             problems,
             newest_action,
+            derived.configs,
             derived.nodes,
             *nodes,
         )

@@ -17,6 +17,7 @@ import msgspec
 import zstandard
 
 from rerail.server.core.node_histories import NodeHistory
+from rerail.server.core.recovery_configs.stretches import Stretch
 from rerail.server.core.rollup import RollupBin
 from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
 from rerail.server.query_results import ArtefactRow, RunMarks, RunRow
@@ -37,6 +38,7 @@ _decoders: dict[object, msgspec.json.Decoder] = {
         RunView,
         Incident,
         NodeHistory,
+        Stretch,
         RunRow,
         RunMarks,
         ArtefactRow,

@@ -24,6 +24,7 @@ from rerail.server.core.fingerprints import title_of
 from rerail.server.core.node_histories import NodeHistory
 from rerail.server.core.problems import ActionKind, Ledger, Placed, ProblemAction
 from rerail.server.core.rates import DAY_NS
+from rerail.server.core.recovery_configs.stretches import detecting_ns
 from rerail.server.core.view import Domain, Incident
 from rerail.server.store import documents, tables
 from rerail.server.store.append import keepable, replacing, upsert
@@ -137,6 +138,8 @@ def incident_columns(incident: Incident, problem: str | None) -> dict[str, objec
         "lost_steps": incident.lost_steps,
         "lost_ns": incident.lost_ns,
         "lost_gpu_ms": None if incident.lost_gpu_ns is None else incident.lost_gpu_ns // GPU_MS,
+        "config": dict(incident.facets).get("config"),
+        "detecting_ns": detecting_ns(incident),
     }
 
 

@@ -24,6 +24,7 @@ from rerail.server.query_results import (
 from rerail.server.store import Batch, DerivedRun, DueRun, LogSlice, Receipt, engines
 from rerail.server.store.append import Appender
 from rerail.server.store.artefacts import ArtefactShelf
+from rerail.server.store.config_store import SqlConfigStore
 from rerail.server.store.derived import DerivedWriter
 from rerail.server.store.problem_store import SqlProblemStore
 from rerail.server.store.reading import Reader
@@ -43,6 +44,7 @@ class SqlStore:
         self._reader = Reader(self._read, database_url)
         self._retention = Retention(self._write)
         self.problems = SqlProblemStore(self._write, self._read)
+        self.configs = SqlConfigStore(self._write, self._read)
         self._artefacts = ArtefactShelf(self._write, self._read)
 
     @classmethod

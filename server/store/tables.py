@@ -259,6 +259,8 @@ incident = Table(
     Column("lost_steps", BigInteger),
     Column("lost_ns", BigInteger),
     Column("lost_gpu_ms", BigInteger),
+    Column("config", Text),
+    Column("detecting_ns", BigInteger),
     Column("document", LargeBinary, nullable=False),
     Index(None, "incident_id"),
     Index(None, "started_at"),
@@ -268,6 +270,7 @@ incident = Table(
     Index(None, "exception", "started_at"),
     Index(None, "xid", "started_at"),
     Index(None, "step"),
+    Index(None, "config", "started_at"),
 )
 
 problem_run = Table(
@@ -326,4 +329,36 @@ problem_action = Table(
     Column("author", Text),
     Column("reason", Text),
     Column("said", Text, nullable=False),
+)
+
+config_stretch = Table(
+    "config_stretch",
+    metadata,
+    _key("run_id"),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("fingerprint", Text),
+    Column("first_attempt", BigInteger, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("project", Text),
+    Column("name", Text),
+    Column("document", LargeBinary, nullable=False),
+    Index(None, "fingerprint"),
+    Index(None, "project", "name"),
+)
+
+config_change_action = Table(
+    "config_change_action",
+    metadata,
+    Column("action_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("at", BigInteger, nullable=False),
+    Column("change_id", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("author", Text),
+    Column("changed_by", Text),
+    Column("reason", Text),
+    Column("target_kind", Text),
+    Column("target", Text),
+    Column("undoes", BigInteger),
+    Index(None, "change_id"),
+    Index(None, "target"),
 )

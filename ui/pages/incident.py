@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from urllib.parse import urlencode
 
 from dash import Dash, Input, Output, State, dcc
 from dash import html as dash_html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
+from rerail.server.core.recovery_configs.stretches import attempt_config
 from rerail.server.core.view import CausalRole, EvidenceLine, Incident
 from rerail.server.errors import NotFoundError
 from rerail.server.queries import Queries
 from rerail.server.query_results import IncidentMark, IncidentView
 from rerail.ui import address, text
-from rerail.ui.address import Address, incident_path, node_path, run_path
+from rerail.ui.address import CONFIG_CHANGES, Address, config_path, incident_path, node_path, run_path
 from rerail.ui.elements import Head, badge, copy_table_button, instant, link, panel, table
 from rerail.ui.markup import Content, Markup, encoded, html, island
 from rerail.ui.pages import incident_files, incident_history
@@ -112,6 +114,7 @@ def content(found: IncidentView, past: Sequence[Markup] = ()) -> list[Markup]:
         _evidence(incident),
         _attempts(found),
         _config(found),
+        html.P(config_links(found), className="note"),
     ]
 
 
@@ -417,3 +420,16 @@ def _settings(config: str | None) -> dict[str, str]:
         str(key): value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         for key, value in settings.items()
     }
+
+
+def config_links(found: IncidentView) -> list[Content]:
+    """The way from an incident to the config in force, and to what changed in its run."""
+    first = next((entry for entry in found.attempts if entry.number in found.incident.attempts), None)
+    config = None if first is None else attempt_config(first)
+    changes = f"{CONFIG_CHANGES}?{urlencode({'run': found.run.run_id})}"
+    if config is None or config.fingerprint is None:
+        return [link("Config changes of this run", changes)]
+    return [
+        "In force: ", link(f"config {config.fingerprint}", config_path(config.fingerprint)), " · ",
+        link("config changes of this run", changes),
+    ]  # fmt: skip

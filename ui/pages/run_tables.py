@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rerail.server.core.recovery_configs.stretches import attempt_config
 from rerail.server.core.view import Attempt, Checkpoint, HeartbeatFigures, QuietRanks, RunState, RunView
 from rerail.server.query_results import EmitterRow
 from rerail.ui import text
+from rerail.ui.address import config_path
 from rerail.ui.elements import (
     Head,
     badge,
     copy_table_button,
     folded,
     instant,
+    link,
     panel,
     table,
 )
@@ -36,6 +39,13 @@ def panels(view: RunView, emitters: Sequence[EmitterRow], newest_checkpoints: Se
     ]
 
 
+def _config(attempt: Attempt) -> Content:
+    config = attempt_config(attempt)
+    if config is None or config.fingerprint is None:
+        return text.DASH
+    return link(config.fingerprint, config_path(config.fingerprint))
+
+
 def attempts_panel(view: RunView) -> Markup:
     """One row per life of the worker group."""
     if not view.attempts:
@@ -52,6 +62,7 @@ def attempts_panel(view: RunView) -> Markup:
         Head("resumed from", "number"),
         Head("thrown back", "number", "high-water step minus the step it resumed from"),
         Head("world", "number"),
+        Head("config", "words", "Recovery config in force"),
         Head("exit codes", "wide"),
     )
     rows, ids = [], []
@@ -68,6 +79,7 @@ def attempts_panel(view: RunView) -> Markup:
                 text.number(attempt.resumed_from_step, text.DASH),
                 text.DASH if rollback is None else f"{text.number(rollback.steps)} · {text.duration(rollback.lost_ns)}",
                 _world(attempt),
+                _config(attempt),
                 exit_codes(attempt.exit_codes),
             )
         )
