@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from rerail.server.core.facts import Fact
+from rerail.server.core.facts import Fact, Note
 from rerail.server.core.node_histories import NodeHistory
 from rerail.server.core.rollup import Resolution, RollupBin
 from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
@@ -37,6 +37,7 @@ from rerail.server.query_results import (
     RunRow,
     StorageFigures,
 )
+from rerail.server.store.note_rows import NoteStore, SearchStore
 from rerail.server.store.problem_rows import ProblemStore
 
 
@@ -121,6 +122,8 @@ class DerivedRun:
     days: Sequence[RollupBin] = ()
     nodes: Sequence[NodeHistory] = ()
     """Every node that was named, by name."""
+    told_notes: Sequence[Note] = ()
+    """Notes among the facts that came since the view before; more of them do no harm."""
     settled_spans: int = 0
     """That many leading spans equal those saved with `base_revision`; 0 rewrites all."""
     settled_step_points: int = 0
@@ -246,6 +249,14 @@ class Store(Protocol):
     @property
     def problems(self) -> ProblemStore:
         """What is kept of problems and nodes."""
+
+    @property
+    def notes(self) -> NoteStore:
+        """What people wrote."""
+
+    @property
+    def search(self) -> SearchStore:
+        """What can be found."""
 
     def close(self) -> None:
         """Give back all connections."""

@@ -25,9 +25,11 @@ from rerail.server.store import Batch, DerivedRun, DueRun, LogSlice, Receipt, en
 from rerail.server.store.append import Appender
 from rerail.server.store.artefacts import ArtefactShelf
 from rerail.server.store.derived import DerivedWriter
+from rerail.server.store.note_store import SqlNoteStore
 from rerail.server.store.problem_store import SqlProblemStore
 from rerail.server.store.reading import Reader
 from rerail.server.store.retention import Retention
+from rerail.server.store.search_store import SqlSearchStore
 
 
 class SqlStore:
@@ -43,6 +45,8 @@ class SqlStore:
         self._reader = Reader(self._read, database_url)
         self._retention = Retention(self._write)
         self.problems = SqlProblemStore(self._write, self._read)
+        self.notes = SqlNoteStore(self._write, self._read)
+        self.search = SqlSearchStore(self._write, self._read)
         self._artefacts = ArtefactShelf(self._write, self._read)
 
     @classmethod
