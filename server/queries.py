@@ -24,6 +24,7 @@ from rerail.server.core.view import Account, Checkpoint, RunView, SlidingPoint, 
 from rerail.server.errors import LogGoneError, NotFoundError, UnknownDefinitionError
 from rerail.server.query_histories import Histories, history_of
 from rerail.server.query_nodes import NodeQueries
+from rerail.server.query_notes import NoteQueries
 from rerail.server.query_problems import ProblemQueries
 from rerail.server.query_results import (
     ArtefactRow,
@@ -44,6 +45,7 @@ from rerail.server.query_results import (
     StorageFigures,
     Timeline,
 )
+from rerail.server.query_search import SearchQueries
 from rerail.server.store import LogSlice, Store
 from rerail.server.store.log_slices import slices
 from rerail.server.store.run_rows import mark_of, marks_of
@@ -75,6 +77,10 @@ class Queries:
         """What keeps coming back: see `query_problems.py`."""
         self.nodes = NodeQueries(store)
         """On which machine: see `query_nodes.py`."""
+        self.notes = NoteQueries(store)
+        """What people wrote: see `query_notes.py`."""
+        self.search = SearchQueries(store, clock)
+        """What was seen before: see `query_search.py`."""
 
     # --- runs -------------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ RUNS = "/runs"
 DATA = "/data"
 PROBLEMS = "/problems"
 NODES = "/nodes"
+KNOWLEDGE = "/knowledge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Address:
     """A page and the one thing it is about."""
 
     page: str
-    """`runs`, `run`, `incident`, `problems`, `problem`, `nodes`, `node`, `data` or `unknown`."""
+    """`runs`, `run`, `incident`, `problems`, `problem`, `nodes`, `node`, `knowledge`, `note`, `data` or `unknown`."""
     name: str = ""
 
 
@@ -50,6 +51,16 @@ def node_path(node: str) -> str:
     return f"{NODES}/{quote(node, safe='')}"
 
 
+def note_path(name: str) -> str:
+    """Where a note is shown with its history; `name` is `note-12`."""
+    return f"/notes/{quote(name, safe='')}"
+
+
+def knowledge_path(question: str) -> str:
+    """What a question finds."""
+    return f"{KNOWLEDGE}?q={quote(question, safe='')}"
+
+
 def parse(path: str) -> Address:
     """What the (still escaped) path of the browser's address asks for."""
     parts = [part for part in path.split("/") if part]
@@ -65,4 +76,8 @@ def parse(path: str) -> Address:
         return Address(parts[0])
     if len(parts) == 2 and parts[0] in ("problems", "nodes"):
         return Address(parts[0].removesuffix("s"), unquote(parts[1]))
+    if parts == ["knowledge"]:
+        return Address("knowledge")
+    if len(parts) == 2 and parts[0] == "notes":
+        return Address("note", unquote(parts[1]))
     return Address("unknown", path)

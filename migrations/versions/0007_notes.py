@@ -76,12 +76,12 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_search_document_kind_subject"), "search_document", ["kind", "subject"])
     op.create_index(op.f("ix_search_document_run_id"), "search_document", ["run_id"])
-    if op.get_bind().dialect.name == "postgresql":
-        op.create_index("ix_search_document_words", "search_document", ["words"], postgresql_using="gin")
-    else:
+    op.create_index(op.f("ix_search_document_words"), "search_document", ["words"], postgresql_using="gin")
+    if op.get_bind().dialect.name == "sqlite":
         # What is put in is made of letters and digits already (core/search/words.py), so that nothing is divided here.
         op.execute(
-            "CREATE VIRTUAL TABLE search_words USING fts5(title, body, fields, tokenize = 'unicode61 remove_diacritics 0')"
+            "CREATE VIRTUAL TABLE search_words "
+            "USING fts5(title, body, fields, tokenize = 'unicode61 remove_diacritics 0')"
         )
     op.execute(
         "INSERT INTO dirty_run (run_id, ingest, due_at, claimed_until) SELECT run_id, last_ingest, 0, 0 FROM run "

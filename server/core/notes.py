@@ -1,13 +1,16 @@
 """Notes: what people write beside what the facts tell, with every revision that there ever was.
 
 Rules
-- A note is about one subject: a run (or an instant or a region of it), an incident, a problem, a node, a config change.
+- A note is about one subject: a run (or an instant or a region of it), an incident, a problem, a node, a config
+  change.
 - Revisions only grow. Each holds the whole text as it stands after it, so none depends on another.
-- Undo takes back the newest revision in force, redo brings back what was undone last, and writing anew forgets what could
-  be brought back: the history itself forgets nothing. A deleted note is a revision too.
-- Whoever changes a note says which revision they saw; where that is not the newest, nothing happens (`server/notes.py`).
+- Undo takes back the newest revision in force, redo brings back what was undone last, and writing anew forgets what
+  could be brought back: the history itself forgets nothing. A deleted note is a revision too.
+- Whoever changes a note says which revision they saw; where that is not the newest, nothing happens
+  (`server/notes.py`).
 - A text names what it speaks of: `run:ID`, `node:ID`, `incident:ID`, `problem:ID` (quoted where the id has spaces),
-  and ids that can be nothing else: `run~3`, `note-12`, `1:9f3a2c1b7d4e`, `split-4`. A web address is never read as one.
+  and ids that can be nothing else: `run~3`, `note-12`, `1:9f3a2c1b7d4e`, `split-4`. A web address is never read as
+  one.
 """
 
 from __future__ import annotations
@@ -97,6 +100,18 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class ToldNote:
+    """A note that a fact tells: it is of the log, and changed by nobody."""
+
+    run: str
+    emitter: str
+    seq: int
+    at: int
+    author: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Course:
     """What undo and redo would bring: numbers of revisions, the nearest last."""
 
@@ -141,7 +156,7 @@ class Refusal:
 def written(subject: Subject, at: int, text: str, author: str | None) -> NoteRevision | Refusal:
     """The first revision of a note."""
     if (subject.start is not None or subject.end is not None) and subject.kind is not SubjectKind.RUN:
-        return Refusal("start", subject.start, f"only a note on a run has a time; this one is on a {subject.kind.value}")
+        return Refusal("start", subject.start, f"only a note on a run has a time, not one on a {subject.kind.value}")
     if subject.end is not None and (subject.start is None or subject.end <= subject.start):
         return Refusal("end", subject.end, "not after start: a region has a length")
     return refusal_of_text(text) or NoteRevision(1, at, RevisionKind.WRITE, text, False, author)

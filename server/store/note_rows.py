@@ -1,7 +1,7 @@
 """Notes and search in the store: what is kept, and what every implementation promises.
 
-- A note changes under a lock: `act` gives the note as it stands to whoever judges, and adds the revision they make of it.
-  Two at once are judged one after the other.
+- A note changes under a lock: `act` gives the note as it stands to whoever judges, and adds the revision they make of
+  it. Two at once are judged one after the other.
 - The index of what can be found is written with what it is derived of, in one transaction.
 """
 
@@ -11,19 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from rerail.server.core.notes import MentionKind, Note, NoteRevision, Subject
+from rerail.server.core.notes import MentionKind, Note, NoteRevision, Subject, ToldNote
 from rerail.server.core.search.query import Query
-
-
-class ToldNote(NamedTuple):
-    """A note that a fact tells."""
-
-    run: str
-    emitter: str
-    seq: int
-    at: int
-    author: str | None
-    text: str
 
 
 class NewNote(NamedTuple):
@@ -91,6 +80,9 @@ class SearchStore(Protocol):
 
     def hits(self, query: Query, most: int) -> Hits:
         """What a question finds."""
+
+    def names(self, numbers: Sequence[int]) -> dict[int, tuple[str, str]]:
+        """Kind and subject of documents, by their numbers."""
 
     def documents(self, numbers: Sequence[int]) -> dict[int, FoundDocument]:
         """Documents by their numbers."""

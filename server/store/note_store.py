@@ -13,11 +13,20 @@ from collections.abc import Callable, Iterable, Sequence
 from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 
 from rerail.server.core.facts import Note as NoteFact
-from rerail.server.core.notes import MentionKind, Note, NoteRevision, RevisionKind, Subject, SubjectKind, named
+from rerail.server.core.notes import (
+    MentionKind,
+    Note,
+    NoteRevision,
+    RevisionKind,
+    Subject,
+    SubjectKind,
+    ToldNote,
+    named,
+)
 from rerail.server.core.search.documents import Document, note_document
 from rerail.server.store import engines, tables
 from rerail.server.store.append import keepable, key_of, upsert
-from rerail.server.store.note_rows import NewNote, ToldNote
+from rerail.server.store.note_rows import NewNote
 from rerail.server.store.search_writing import renew
 
 _note, _revision, _mention, _told = tables.note.c, tables.note_revision.c, tables.note_mention.c, tables.told_note.c
@@ -128,7 +137,9 @@ def _notes(connection: Connection, numbers: Sequence[int]) -> list[Note]:
         return []
     revisions: dict[int, list[NoteRevision]] = {}
     for row in connection.execute(
-        select(tables.note_revision).where(_revision.note_id.in_(numbers)).order_by(_revision.note_id, _revision.revision)
+        select(tables.note_revision)
+        .where(_revision.note_id.in_(numbers))
+        .order_by(_revision.note_id, _revision.revision)
     ):
         revisions.setdefault(row.note_id, []).append(
             NoteRevision(

@@ -63,7 +63,7 @@ class ProblemActions:
             after = Ledger((*before.actions, action))
             if action.kind in PLACING or action.kind is ActionKind.UNDO:
                 _place_again(connection, after, action_id)
-            renew_problems(connection, problems_touched(action, after, connection), after)
+            renew_problems(connection, problems_touched(action, connection), after)
         return action
 
 

@@ -1,8 +1,8 @@
 """Search in the database; see the promises in `note_rows.py`.
 
 Rules
-- The newest that match are looked at, up to a number, and only of these it is asked how well they fit: a word that is in
-  every document costs no more than one that is rare.
+- The newest that match are looked at, up to a number, and only of these it is asked how well they fit: a word that is
+  in every document costs no more than one that is rare.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, Engine, delete, select, text
 
+from rerail.server.core.notes import ToldNote
 from rerail.server.core.search.documents import run_document
 from rerail.server.core.search.query import Query
 from rerail.server.core.view import Incident, RunView
 from rerail.server.store import documents, engines, tables
-from rerail.server.store.note_rows import FoundDocument, Hit, Hits, ToldNote
+from rerail.server.store.note_rows import FoundDocument, Hit, Hits
 from rerail.server.store.note_store import all_notes, renew_note, told_document, told_name
 from rerail.server.store.problem_writing import ledger_of
 from rerail.server.store.search_words import CLEAR_FTS, first_number, fts_match, is_sqlite, ts_query, ts_ranking
@@ -56,6 +57,15 @@ class SqlSearchStore:
             found = ask(connection, query, first, last, most + 1)
         found.sort(reverse=True)
         return Hits(tuple(found[:most]), len(found) > most)
+
+    def names(self, numbers: Sequence[int]) -> dict[int, tuple[str, str]]:
+        """Kind and subject of documents."""
+        if not numbers:
+            return {}
+        wanted = select(_document.document_id, _document.kind, _document.subject)
+        with engines.answering(), self._read.begin() as connection:
+            rows = connection.execute(wanted.where(_document.document_id.in_(numbers)))
+            return {number: (kind, subject) for number, kind, subject in rows}
 
     def documents(self, numbers: Sequence[int]) -> dict[int, FoundDocument]:
         """Documents by their numbers."""

@@ -1,10 +1,10 @@
 """Search words: how documents lie in the two databases' own indexes of words.
 
 Rules
-- What is put in are the words of `core/search/words.py`; neither database takes a text apart itself, so both find the same
-  whatever their locale.
-- A document's number begins with its instant (milliseconds, 20 bit of its name behind): the newest have the largest, so
-  that "the newest thousand" is a walk along the index, and a time a range of it.
+- What is put in are the words of `core/search/words.py`; neither database takes a text apart itself, so both find the
+  same whatever their locale.
+- A document's number begins with its instant (milliseconds, 20 bit of its name behind): the newest have the largest,
+  so that "the newest thousand" is a walk along the index, and a time a range of it.
 - A field's value is one word of its own, which no text can hold: on PostgreSQL `field=value`, on SQLite its hash in a
   column of its own.
 - PostgreSQL knows places up to 16,383 in a document; parts are shorter than that.

@@ -24,7 +24,8 @@ from rerail.server.core.search.documents import (
 )
 from rerail.server.core.view import Incident
 from rerail.server.store import documents, tables
-from rerail.server.store.append import keepable
+from rerail.server.store.append import keepable, key_of
+from rerail.server.store.problem_writing import pairs_of
 from rerail.server.store.search_words import DELETE_FTS, INSERT_FTS, fts_row, is_sqlite, number_of, ts_vector
 
 _document = tables.search_document.c
@@ -78,9 +79,7 @@ def _add(connection: Connection, rows: dict[int, tuple[dict[str, object], Docume
     numbers = sorted(rows)
     for first in range(0, len(numbers), _AT_ONCE):
         some = numbers[first : first + _AT_ONCE]
-        taken.update(
-            connection.execute(select(_document.document_id).where(_document.document_id.in_(some))).scalars()
-        )
+        taken.update(connection.execute(select(_document.document_id).where(_document.document_id.in_(some))).scalars())
     placed: dict[int, tuple[dict[str, object], Document]] = {}
     for number, entry in rows.items():
         free = number
@@ -115,8 +114,6 @@ def _is_taken(connection: Connection, number: int) -> bool:
 
 
 def _row(one: Document, part: int, body: str, digest: bytes) -> dict[str, object]:
-    from rerail.server.store.append import key_of
-
     return {
         "kind": one.kind,
         "subject": keepable(one.subject),
@@ -194,8 +191,6 @@ def _problems_told(connection: Connection, names: Sequence[str], ledger: Ledger)
         row.fingerprint: row
         for row in connection.execute(select(tables.fingerprint).where(made.fingerprint.in_(wanted)))
     }
-    from rerail.server.store.problem_writing import pairs_of
-
     for problem, (last_at, fingerprint) in told.items():
         row = known.get(problem) or known.get(fingerprint)
         standing = ledger.standing(problem)
@@ -221,7 +216,7 @@ def _said(action: ProblemAction) -> Iterable[str]:
     return (each for each in (action.reason, action.fixed_by, action.title, action.author) if each)
 
 
-def problems_touched(action: ProblemAction, ledger: Ledger, connection: Connection) -> list[str]:
+def problems_touched(action: ProblemAction, connection: Connection) -> list[str]:
     """Problems whose documents an action may change: those it names, and for an undo or a move all of them."""
     if action.kind in _PLACING:
         return list(connection.execute(select(tables.problem_run.c.problem_id).distinct()).scalars())

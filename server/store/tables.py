@@ -15,10 +15,10 @@ Rules
 - `problem_action` is what people said, append-only, and never derived. It and `fingerprint` are small and about no run
   in particular: where tables are distributed by `run_id`, these two are reference tables.
 - `artefact` holds what people gave, whole; like the log it is never derived and never emptied.
-- `note` and `note_revision` are what people wrote, append-only but for the number of the newest revision; `note_mention`
-  follows from the newest texts. `told_note` is derived: notes that facts tell.
-- `search_document` is derived of all of these. PostgreSQL indexes `words` in it; on SQLite the words lie in the FTS5 table
-  `search_words` beside it, which SQLAlchemy does not know (`search_words.py`). These tables are about no run in
+- `note` and `note_revision` are what people wrote, append-only but for the number of the newest revision;
+  `note_mention` follows from the newest texts. `told_note` is derived: notes that facts tell.
+- `search_document` is derived of all of these. PostgreSQL indexes `words` in it; on SQLite the words lie in the FTS5
+  table `search_words` beside it, which SQLAlchemy does not know (`search_words.py`). These tables are about no run in
   particular either: reference tables.
 """
 
@@ -400,5 +400,5 @@ search_document = Table(
     Column("words", TSVECTOR().with_variant(Text(), "sqlite")),
     Index(None, "kind", "subject"),
     Index(None, "run_id"),
-    Index("ix_search_document_words", "words", postgresql_using="gin").ddl_if(dialect="postgresql"),
+    Index(None, "words", postgresql_using="gin"),
 )

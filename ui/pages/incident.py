@@ -15,6 +15,7 @@ from dash import html as dash_html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
+from rerail.server.core.notes import SubjectKind
 from rerail.server.core.view import CausalRole, EvidenceLine, Incident
 from rerail.server.errors import NotFoundError
 from rerail.server.queries import Queries
@@ -26,6 +27,7 @@ from rerail.ui.markup import Content, Markup, encoded, html, island
 from rerail.ui.pages import incident_files, incident_history
 from rerail.ui.pages.incident_files import files_list, files_part
 from rerail.ui.pages.incident_flight_recorder import flight_recorder_panel
+from rerail.ui.pages.notes_part import notes_part
 from rerail.ui.pages.run_head import phrases
 from rerail.ui.pages.run_losses import anatomy_bar, part_class
 from rerail.ui.pages.run_tables import exit_codes
@@ -50,6 +52,7 @@ async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
             await in_thread(incident_history.history_form, queries),
             island(content(found, past), "incident-content"),
             files_part(given, queries.largest_artefact_bytes),
+            await notes_part(queries, SubjectKind.INCIDENT, wanted.name),
         ],
         id="incident-page",
         className="page-body",

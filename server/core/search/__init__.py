@@ -1,4 +1,4 @@
-"""Search: what can be found, what a question asks for, and where in a text its words stand. Pure; the store does the rest.
+"""Search: what can be found, what a question asks for, and where in a text its words stand. Pure.
 
 - `words.py`: text to the words that both databases index, Korean, Japanese and Chinese alike.
 - `query.py`: what somebody typed to a question, or to what is wrong with which word of it.

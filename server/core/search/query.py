@@ -9,8 +9,8 @@
 Rules
 - All terms must hold. The same field several times means any of its values.
 - `after` and `before` take a day, an instant (UTC where no zone is told), or `3d`, `12h`, `2w` before now.
-- A word with a colon that is no field is text, since log lines are full of them; but one that is nearly a field is a slip,
-  and told.
+- A word with a colon that is no field is text, since log lines are full of them; but one that is nearly a field is a
+  slip, and told.
 - A question that only excludes asks for nothing, and is told.
 """
 

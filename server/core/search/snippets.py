@@ -1,8 +1,8 @@
 """Snippets: the part of a text around what was looked for, with the matching words marked.
 
 Rules
-- What is shown is the text as it was written; marks lie on letters of it. A word that is written in another form than it
-  was typed (full width, accents) is found and may stand unmarked.
+- What is shown is the text as it was written; marks lie on letters of it. A word that is written in another form than
+  it was typed (full width, accents) is found and may stand unmarked.
 - The stretch with most different terms is shown, the earliest of these; without any, how the text begins.
 """
 

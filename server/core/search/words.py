@@ -1,11 +1,12 @@
 """Words: how a text becomes what an index holds, the same for every database.
 
 Rules
-- A text is brought to one form (NFKC, without case and accents). A word is a run of letters and digits; everything else
-  divides: `gpu_oom` is two words side by side, and looked for as such.
-- Korean, Japanese and Chinese are written without dividing what one looks for from what is glued to it. So a run of their
-  letters becomes overlapping pairs (`체크포인트를`: 체크 크포 포인 인트 트를 를), and what is looked for the same pairs side by
-  side: it is found wherever it stands. The last letter stands alone too, so that a single one is found anywhere.
+- A text is brought to one form (NFKC, without case and accents). A word is a run of letters and digits; everything
+  else divides: `gpu_oom` is two words side by side, and looked for as such.
+- Korean, Japanese and Chinese are written without dividing what one looks for from what is glued to it.
+  So a run of their letters becomes overlapping pairs (`체크포인트를`: 체크 크포 포인 인트 트를 를), and what is looked
+  for the same pairs side by side: it is found wherever it stands. The last letter stands alone too, so
+  that a single one is found anywhere.
 - Words are cut at `LONGEST`, in text and question alike.
 """
 
