@@ -240,6 +240,7 @@ class Queries:
             window_ns=window_ns,
             sliding=points_of_goodput,
             step_points=shown_points,
+            notes=self.notes.marks(run_id, start, end),
             left_out=left_out,
         )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from rerail.server.core.notes import Course, MentionKind, Note, Subject, SubjectKind, ToldNote, course
 from rerail.server.errors import NotFoundError
+from rerail.server.query_results import NoteMark
 from rerail.server.store import Store
 
 MOST_TOLD = 200
@@ -37,19 +38,6 @@ class NoteView:
     note: Note
     course: Course
     mentioned_in: tuple[Note, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class NoteMark:
-    """A note on a timeline."""
-
-    start: int
-    end: int | None
-    """None for an instant."""
-    author: str | None
-    text: str
-    """Its beginning."""
-    link: str
 
 
 class NoteQueries:

@@ -1,8 +1,8 @@
 """`rerail note` and `search`: what people write and what is known, in a terminal.
 
 Rules
-- A subject is `incident:ID`, `run:ID`, `problem:ID` or `node:ID`. Without a text its notes are shown; `-` reads the text
-  from standard input. `--edit`, `--delete`, `--undo`, `--redo` change a note, as the revision that stands when they run.
+- A subject is `incident:ID`, `run:ID`, `problem:ID` or `node:ID`. Without a text its notes are shown; `-` reads the
+  text from standard input. `--edit`, `--delete`, `--undo`, `--redo` change a note as it stands when they run.
 - With a server's address the server is asked; without one the database is written to.
 """
 

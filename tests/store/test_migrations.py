@@ -16,6 +16,10 @@ from rerail.server.errors import SchemaError
 from rerail.server.preparing import prepare_database, upgrade_database
 from rerail.server.store import engines, tables
 
+REFERENCE_TABLES = frozenset(
+    ["change_counter", "fingerprint", "problem_action", "note", "note_revision", "note_mention", "search_document"]
+)
+
 
 def test_migrations_make_the_tables_of_the_code(database: str) -> None:
     engine = engines.migration_engine(database)
@@ -75,15 +79,7 @@ def test_versions_import_nothing_of_ours() -> None:
 
 def test_every_key_of_a_distributed_table_holds_the_run() -> None:
     for table in tables.metadata.tables.values():
-        if table.name in (
-            "change_counter",
-            "fingerprint",
-            "problem_action",
-            "note",
-            "note_revision",
-            "note_mention",
-            "search_document",
-        ):
+        if table.name in REFERENCE_TABLES:
             continue  # About no run in particular: reference tables.
         assert "run_id" in table.primary_key.columns, table.name
         assert not table.foreign_keys, table.name

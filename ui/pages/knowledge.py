@@ -180,8 +180,8 @@ def _start(queries: Queries) -> Markup:
         content.append(
             empty(
                 "Nobody has written a note yet.",
-                "Notes stand on the pages of runs, incidents, problems and nodes. Incidents, fault traces, problems, nodes "
-                "and runs can be found without any.",
+                "Notes stand on the pages of runs, incidents, problems and nodes. These and fault traces can be "
+                "found without any.",
                 "rerail note incident:RUN~0 'what happened' --url {server}",
             )
         )
