@@ -26,15 +26,83 @@ from rerail.server.store.search_writing import renew
 END = 1_790_000_000 * 10**9
 DAY = 86_400 * 10**9
 TRIES = 9
-ENGLISH = (
-    "watchdog caught collective operation timeout rank heartbeat checkpoint save load storage link flapped driver "
-    "memory allocation kernel bus fallen node drained replaced transceiver switch loader worker killed signal loss nan "
-    "gradient restart rendezvous barrier closed connection reset peer segment fault assertion failed retry budget"
-).split()
-KOREAN = (
-    "체크포인트를 저장하는 동안 학습이 멈췄다 노드를 교체했다 복구에 실패했다 통신 시간이 초과되었다 메모리가 부족하다 "
-    "드라이버를 올렸다 재시작 후에 정상이다 스위치가 고장났다 전압이 낮았다 데이터를 읽지 못했다 원인은 아직 모른다"
-).split()
+ENGLISH = [
+    "watchdog",
+    "caught",
+    "collective",
+    "operation",
+    "timeout",
+    "rank",
+    "heartbeat",
+    "checkpoint",
+    "save",
+    "load",
+    "storage",
+    "link",
+    "flapped",
+    "driver",
+    "memory",
+    "allocation",
+    "kernel",
+    "bus",
+    "fallen",
+    "node",
+    "drained",
+    "replaced",
+    "transceiver",
+    "switch",
+    "loader",
+    "worker",
+    "killed",
+    "signal",
+    "loss",
+    "nan",
+    "gradient",
+    "restart",
+    "rendezvous",
+    "barrier",
+    "closed",
+    "connection",
+    "reset",
+    "peer",
+    "segment",
+    "fault",
+    "assertion",
+    "failed",
+    "retry",
+    "budget",
+]
+KOREAN = [
+    "체크포인트를",
+    "저장하는",
+    "동안",
+    "학습이",
+    "멈췄다",
+    "노드를",
+    "교체했다",
+    "복구에",
+    "실패했다",
+    "통신",
+    "시간이",
+    "초과되었다",
+    "메모리가",
+    "부족하다",
+    "드라이버를",
+    "올렸다",
+    "재시작",
+    "후에",
+    "정상이다",
+    "스위치가",
+    "고장났다",
+    "전압이",
+    "낮았다",
+    "데이터를",
+    "읽지",
+    "못했다",
+    "원인은",
+    "아직",
+    "모른다",
+]
 CAUSES = ("hang", "gpu_oom", "sigkill", "node_lost", "user_exception", "network")
 QUESTIONS = (
     ("a rare word", "zebrafish"),

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from rerail.server.core.changes_near import ChangeNear, changes_near
 from rerail.server.core.definitions import Definition, DefinitionInput, definitions
 from rerail.server.core.facts import Fact
 from rerail.server.core.fold import RunFold
@@ -329,6 +330,18 @@ class Queries:
             config=next((entry.config for entry in around if entry.number in interrupted), None),
             config_after=next((entry.config for entry in around if entry.number == last + 1), None),
         )
+
+    def changes_near(self, incident_id: str) -> tuple[ChangeNear, ...]:
+        """What changed in the run before an incident, newest first."""
+        incident = self._store.incident(incident_id)
+        if incident is None:
+            raise NotFoundError("incident", incident_id)
+        attempts = self.run(incident.run_id).attempts
+        first = next((each for each in attempts if each.number == min(incident.attempts)), None)
+        nodes = () if first is None else first.nodes[:MOST_MARKS]
+        told = self._store.problems.node_told(nodes) if nodes else {}
+        histories = [each.history for rows in told.values() for each in rows if each.run == incident.run_id]
+        return changes_near(incident, attempts, histories)
 
     largest_artefact_bytes = 64 * 1024 * 1024
     """Of one file that may be given to an incident; the server sets it by its settings."""

@@ -48,7 +48,9 @@ def test_it_is_found_where_it_stands(text, wanted):
     assert holds(text, wanted)
 
 
-@pytest.mark.parametrize(("text", "wanted"), [("체크 아웃 포인트", "체크포인트"), ("rank 13", "rank 1"), ("gpu 1 7", "gpu-17")])
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("체크 아웃 포인트", "체크포인트"), ("rank 13", "rank 1"), ("gpu 1 7", "gpu-17")]
+)
 def test_it_is_not_found_where_it_does_not(text, wanted):
     assert not holds(text, wanted)
 
