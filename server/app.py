@@ -18,6 +18,7 @@ from rerail.server.api.documentation import documentation_router
 from rerail.server.api.events import events_router
 from rerail.server.api.exclusions import exclusions_router
 from rerail.server.api.intake import intake_router
+from rerail.server.api.notes import add_note_errors, notes_router
 from rerail.server.api.problems import problems_router
 from rerail.server.api.reads import EncodedRunIds, reads_router
 from rerail.server.artefacts import ArtefactDesk
@@ -25,6 +26,7 @@ from rerail.server.config_changes import ChangeDesk
 from rerail.server.errors import StoreAwayError
 from rerail.server.exclusions import ExclusionDesk
 from rerail.server.ingest import Ingest
+from rerail.server.notes import NoteDesk
 from rerail.server.problems import ProblemDesk
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
@@ -103,6 +105,8 @@ def create_api(settings: Settings) -> FastAPI:
         artefacts = ArtefactDesk(store, lambda batch: ingest.submit(batch).result())
         largest = queries.largest_artefact_bytes
         api.include_router(artefacts_router(queries, artefacts, settings.token, largest))
+        api.include_router(notes_router(queries, NoteDesk(store), settings.token, largest))
+        add_note_errors(api)
         api.include_router(reads_router(queries))
         api.include_router(documentation_router())
         _add_unknown_paths(api)

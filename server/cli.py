@@ -123,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_problems(commands)
     _add_configs(commands)
+    _add_knowledge(commands)
     classify = _command(commands, "classify", "why runs stopped, from logs and dumps alone", "classifying:classify")
     classify.add_argument("paths", nargs="+", metavar="PATH", help="files or folders, .gz too; all of them are one run")
     classify.add_argument("--each", action="store_true", help="every path is a run of its own")
@@ -210,6 +211,31 @@ def _add_configs(commands: argparse._SubParsersAction) -> None:
     check.add_argument("--release", help="of nvidia-resiliency-ext, for its defaults: 0.4, 0.6 …")
     compare = _reading(commands, "compare", "two to six runs or configs, each against the first", "configs:compare")
     compare.add_argument("sides", nargs="+", metavar="SIDE", help="a run, a config's fingerprint, or article:…")
+
+
+def _add_knowledge(commands: argparse._SubParsersAction) -> None:
+    note = _reading(commands, "note", "write a note, list those on a subject, or change one", "knowledge:note")
+    note.add_argument("subject", metavar="SUBJECT", help="incident:ID, run:ID, problem:ID, node:ID, or note-12")
+    note.add_argument("text", nargs="?", metavar="TEXT", help="Markdown; - reads it; without it, notes are listed")
+    note.add_argument("--at", nargs="+", metavar="T", help="of a run: an instant, or from when until when")
+    does = note.add_mutually_exclusive_group()
+    for name, words in (
+        ("edit", "TEXT is its text"),
+        ("delete", "take it away"),
+        ("undo", "the last change never was"),
+        ("redo", "what was undone holds again"),
+    ):
+        does.add_argument(f"--{name}", action="store_true", help=words)
+    note.add_argument("--author", help="who writes")
+
+    search = _reading(commands, "search", "everything that is known, by words and fields", "knowledge:search")
+    search.add_argument(
+        "question", nargs="+", help='words, "phrases", -not, cause: node: rank: run: status: kind: after:'
+    )
+    search.add_argument("--limit", type=int, default=20)
+    for parser in (note, search):
+        parser.add_argument("--url", help="ask this server instead of the database")
+        parser.add_argument("--token", help="token of that server")
 
 
 def _command(commands: argparse._SubParsersAction, name: str, summary: str, target: str) -> argparse.ArgumentParser:

@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from rerail.server.core.facts import Note
 from rerail.server.core.fold import RunFold
 from rerail.server.core.recovery_configs.stretches import stretches
 from rerail.server.core.rollup import Rollups
@@ -118,10 +119,12 @@ class Projector:
 
     def _project(self, run: str) -> None:
         held = self._held.pop(run, None) or _Held.of(run, self._store)
+        told_notes: list[Note] = []
         for log in slices(self._store, run, held.upto_ingest):
             if log.gone_before is not None:
                 return  # Its log was let go since it was claimed: what stands is all there will ever be.
             held.fold.add(log.facts)
+            told_notes += (fact for fact in log.facts if isinstance(fact, Note))
             held.upto_ingest = log.upto_ingest
         as_of = self._clock()
         view = held.fold.view(as_of, duplicates=log.duplicates, rejected=log.rejected)
@@ -138,6 +141,7 @@ class Projector:
             days=days.bins,
             nodes=held.fold.node_histories,
             configs=stretches(view, held.fold.spans),
+            told_notes=told_notes,
             settled_minutes=minutes.settled,
             settled_hours=hours.settled,
             settled_days=days.settled,

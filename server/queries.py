@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from rerail.server.core.changes_near import ChangeNear, changes_near
 from rerail.server.core.definitions import Definition, DefinitionInput, definitions
 from rerail.server.core.facts import Fact
 from rerail.server.core.fold import RunFold
@@ -25,6 +26,7 @@ from rerail.server.errors import LogGoneError, NotFoundError, UnknownDefinitionE
 from rerail.server.query_configs import ConfigQueries
 from rerail.server.query_histories import Histories, history_of
 from rerail.server.query_nodes import NodeQueries
+from rerail.server.query_notes import NoteQueries
 from rerail.server.query_problems import ProblemQueries
 from rerail.server.query_results import (
     ArtefactRow,
@@ -45,6 +47,7 @@ from rerail.server.query_results import (
     StorageFigures,
     Timeline,
 )
+from rerail.server.query_search import SearchQueries
 from rerail.server.store import LogSlice, Store
 from rerail.server.store.log_slices import slices
 from rerail.server.store.run_rows import mark_of, marks_of
@@ -78,6 +81,10 @@ class Queries:
         """Recovery configs, changes, comparisons: see `query_configs.py`."""
         self.nodes = NodeQueries(store)
         """On which machine: see `query_nodes.py`."""
+        self.notes = NoteQueries(store)
+        """What people wrote: see `query_notes.py`."""
+        self.search = SearchQueries(store, clock)
+        """What was seen before: see `query_search.py`."""
 
     # --- runs -------------------------------------------------------------------------------------------------------
 
@@ -237,6 +244,7 @@ class Queries:
             window_ns=window_ns,
             sliding=points_of_goodput,
             step_points=shown_points,
+            notes=self.notes.marks(run_id, start, end),
             left_out=left_out,
         )
 
@@ -325,6 +333,18 @@ class Queries:
             config=next((entry.config for entry in around if entry.number in interrupted), None),
             config_after=next((entry.config for entry in around if entry.number == last + 1), None),
         )
+
+    def changes_near(self, incident_id: str) -> tuple[ChangeNear, ...]:
+        """What changed in the run before an incident, newest first."""
+        incident = self._store.incident(incident_id)
+        if incident is None:
+            raise NotFoundError("incident", incident_id)
+        attempts = self.run(incident.run_id).attempts
+        first = next((each for each in attempts if each.number == min(incident.attempts)), None)
+        nodes = () if first is None else first.nodes[:MOST_MARKS]
+        told = self._store.problems.node_told(nodes) if nodes else {}
+        histories = [each.history for rows in told.values() for each in rows if each.run == incident.run_id]
+        return changes_near(incident, attempts, histories)
 
     largest_artefact_bytes = 64 * 1024 * 1024
     """Of one file that may be given to an incident; the server sets it by its settings."""

@@ -173,6 +173,19 @@ class RunMarks:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteMark:
+    """A note on a timeline."""
+
+    start: int
+    end: int | None
+    """None for an instant."""
+    author: str | None
+    text: str
+    """Its beginning."""
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """Everything one timeline picture needs of `[start, end)`."""
 
@@ -191,6 +204,8 @@ class Timeline:
     sliding: tuple[SlidingPoint, ...]
     step_points: tuple[StepPoint, ...]
     """Thinned where there are many; every edge of a rollback is kept."""
+    notes: tuple[NoteMark, ...] = ()
+    """Notes on the run, told and written, that touch the range."""
     left_out: tuple[tuple[str, int], ...] = ()
     """`(what, how many)` lie in the range and are not here: attempts, checkpoints, incidents, step_points."""
 

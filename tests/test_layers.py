@@ -29,7 +29,7 @@ RULES: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
     ("server/thinning", ("server.core", "server.query_results"), ()),
     ("ui/figures/", ("ui.figures", "ui.theme", "ui.text", "server.core", "server.quer"), ("plotly",)),
     ("ui/", ("ui", "server.quer", "server.core", "server.settings", "server.errors", "server.origins"),
-     ("dash", "dash_mantine_components", "dash_ag_grid", "plotly", "fastapi", "starlette", "brotli")),
+     ("dash", "dash_mantine_components", "dash_ag_grid", "plotly", "fastapi", "starlette", "brotli", "markdown_it")),
     ("server/", ("server", "migrations", "ui", "collectors", ""),
      ("fastapi", "uvicorn", "alembic", "sqlalchemy", "starlette", "msgspec")),
     ("rerail/", ("server",), ()),

@@ -18,6 +18,7 @@ NODES = "/nodes"
 CONFIGS = "/configs"
 CONFIG_CHANGES = "/configs/changes"
 COMPARE = "/compare"
+KNOWLEDGE = "/knowledge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Address:
 
     page: str
     """`runs`, `run`, `incident`, `problems`, `problem`, `nodes`, `node`, `configs`, `config`, `config_changes`,
-    `compare`, `data` or `unknown`."""
+    `compare`, `knowledge`, `note`, `data` or `unknown`."""
     name: str = ""
 
 
@@ -70,6 +71,16 @@ def compare_path(sides: Sequence[str]) -> str:
     return f"{COMPARE}?" + "&".join(f"with={quote(side, safe='')}" for side in sides[:6])
 
 
+def note_path(name: str) -> str:
+    """Where a note is shown with its history; `name` is `note-12`."""
+    return f"/notes/{quote(name, safe='')}"
+
+
+def knowledge_path(question: str) -> str:
+    """What a question finds."""
+    return f"{KNOWLEDGE}?q={quote(question, safe='')}"
+
+
 def parse(path: str) -> Address:
     """What the (still escaped) path of the browser's address asks for."""
     parts = [part for part in path.split("/") if part]
@@ -91,4 +102,8 @@ def parse(path: str) -> Address:
         return Address("config_changes", unquote(parts[2]) if len(parts) == 3 else "")
     if len(parts) == 2 and parts[0] == "configs":
         return Address("config", unquote(parts[1]))
+    if parts == ["knowledge"]:
+        return Address("knowledge")
+    if len(parts) == 2 and parts[0] == "notes":
+        return Address("note", unquote(parts[1]))
     return Address("unknown", path)

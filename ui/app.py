@@ -29,8 +29,10 @@ from rerail.ui.pages import (
     configs,
     data,
     incident,
+    knowledge,
     node,
     nodes,
+    note,
     problem,
     problems,
     run,
@@ -41,7 +43,9 @@ logger = logging.getLogger(__name__)
 
 ASSETS = Path(__file__).parent / "assets"
 
-PAGES = (runs, run, incident, problems, problem, nodes, node, configs, config, config_changes, compare, data)
+PAGES = (
+    runs, run, incident, problems, problem, nodes, node, configs, config, config_changes, compare, knowledge, note, data
+)  # fmt: skip
 """Modules with `layout(queries, address, search)` and `register(app, queries)`; their order is the navigation's."""
 
 

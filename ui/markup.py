@@ -5,7 +5,8 @@ Rules
   minute to appear. So only what is interactive (inputs, grid, graph) is a component; everything else is markup, sent as
   JSON in the `data-markup` of one element (`island`) and drawn by `assets/markup.js`.
 - Text is text: the browser makes text nodes of it, never HTML. Tags and attributes are from the short lists below, and
-  an address is a path or an anchor of ours; the browser checks all three again.
+  an address is a path or an anchor of ours, or (in notes) begins with http, https or mailto and opens elsewhere; the
+  browser checks all three again.
 - A new value is laid over the old elements, so an update keeps the scroll position, the selection and what is unfolded.
 """
 
@@ -22,8 +23,8 @@ from dash.development.base_component import Component
 TAGS = frozenset(
     re.findall(
         r"\w+",
-        """a b button caption code dd details div dl dt h1 h2 h3 header i li ol p pre section span strong summary
-        table tbody td th thead time tr ul""",
+        """a b blockquote br button caption code dd del details div dl dt em h1 h2 h3 h4 h5 header hr i li mark ol p pre
+        section span strong summary table tbody td th thead time tr ul""",
     )
 )
 

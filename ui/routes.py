@@ -11,10 +11,17 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-from fastapi import FastAPI, HTTPException, Query, Response
+from fastapi import FastAPI, HTTPException, Query, Request, Response
 
+from rerail.server.core.notes import LONGEST_BYTES, SubjectKind
 from rerail.server.errors import NotFoundError
+from rerail.server.origins import is_foreign
 from rerail.server.queries import Queries
+from rerail.ui.markup import Content, encoded
+from rerail.ui.note_text import note_markup
+from rerail.ui.pages import knowledge, note
+from rerail.ui.pages.notes_part import notes_list
+from rerail.ui.reading import in_thread
 from rerail.ui.run_drawing import RunDrawing, drawing_of
 from rerail.ui.theme import SCHEMES, SchemeName, style_sheet
 
@@ -47,6 +54,36 @@ def register(api: FastAPI, queries: Queries) -> None:
             raise HTTPException(404, f"no run named {run_id}") from error
         drawing = drawing_of(found, gpus, offset_minutes=offset, scheme=SCHEMES[scheme], width_px=width)
         return Response(_json(drawing), media_type="application/json", headers={"cache-control": "no-store"})
+
+    @api.get("/figures/notes", include_in_schema=False)
+    def notes(kind: SubjectKind = SubjectKind.RUN, name: str = "", number: Annotated[int, Query(alias="note")] = 0):
+        if not number:
+            return _markup(notes_list(queries.notes.about(kind, name)))
+        try:
+            return _markup(note.body(queries.notes.note(number)))
+        except NotFoundError as error:
+            raise HTTPException(404, str(error)) from error
+
+    @api.post("/figures/notes/preview", include_in_schema=False)
+    async def preview(request: Request) -> Response:
+        if is_foreign(request.headers):
+            raise HTTPException(403, "only pages of this server may ask")
+        text = bytearray()
+        async for part in request.stream():
+            text += part
+            if len(text) > LONGEST_BYTES:
+                raise HTTPException(413, f"a note has at most {LONGEST_BYTES} bytes")
+        shown = await in_thread(note_markup, text.decode("utf-8", "replace"))
+        return _markup(shown)
+
+    @api.get("/figures/search", include_in_schema=False)
+    def search(q: str = "") -> Response:
+        return _markup(knowledge.results(queries, q))
+
+
+def _markup(content: Content) -> Response:
+    """The `data-markup` of an island."""
+    return Response(encoded(content), media_type="application/json", headers={"cache-control": "no-store"})
 
 
 def _json(drawing: RunDrawing) -> str:

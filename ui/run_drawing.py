@@ -10,6 +10,7 @@ from rerail.ui import text
 from rerail.ui.figures.axis import Axis, Json
 from rerail.ui.figures.curves import goodput_curves, step_curves
 from rerail.ui.figures.lanes import attempt_blocks, checkpoint_blocks, incident_blocks, with_left_out
+from rerail.ui.figures.note_signs import note_signs
 from rerail.ui.figures.run_picture import RunPicture, run_figure
 from rerail.ui.figures.timeline import timeline_bars, timeline_columns
 from rerail.ui.theme import ORDER, Scheme, css_name
@@ -51,6 +52,7 @@ def drawing_of(timeline: Timeline, gpus: int | None, offset_minutes: int, scheme
         attempts=with_left_out(attempts, left_out.get("attempts", 0), axis, "attempts"),
         checkpoints=with_left_out(checkpoints, left_out.get("checkpoints", 0), axis, "checkpoints"),
         incidents=with_left_out(incidents, left_out.get("incidents", 0), axis, "incidents"),
+        notes=note_signs(timeline.notes, axis),
         goodput=goodput_curves(timeline.sliding),
         window=text.duration(timeline.window_ns),
         steps=step_curves(timeline.step_points, timeline.checkpoints, min(run_end, axis.end)),

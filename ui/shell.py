@@ -42,15 +42,18 @@ NAVIGATION = (
     ("Nodes", address.NODES),
     ("Configs", address.CONFIGS),
     ("Compare", address.COMPARE),
+    ("Knowledge", address.KNOWLEDGE),
     ("Data", address.DATA),
 )
 
 KEYS = (
-    ("/", "search the list, or runs"),
+    ("/", "search the list, or everything that is known"),
     ("g r", "go to runs"),
     ("g p", "go to problems"),
     ("g n", "go to nodes"),
     ("g d", "go to data"),
+    ("g k", "go to knowledge"),
+    ("n", "write a note on what is shown"),
     ("[ ]", "previous, next incident"),
     ("j k", "next, previous row of a list of problems or nodes"),
     ("← →", "move through time, with the timeline in focus"),

@@ -74,7 +74,7 @@ def artefacts_router(queries: Queries, desk: ArtefactDesk, token: str | None, la
     ) -> Response:
         authorise(request, token)
         async with places:
-            content = await _file(request, largest_bytes)
+            content = await file_of(request, largest_bytes)
             if is_archive(content):
                 gifts, refused = await run_in_threadpool(desk.give_archive, incident_id, content, largest_bytes, author)
                 told: dict[str, object] = {
@@ -157,7 +157,7 @@ def _shown(given: GivenArtefact) -> dict[str, object]:
     }
 
 
-async def _file(request: Request, largest: int) -> bytes:
+async def file_of(request: Request, largest: int) -> bytes:
     """The body as sent. Raises RefusedRequestError: 413 with the limit, 422 for an empty one."""
     told = request.headers.get("content-length", "")
     length = int(told) if told.isdigit() and len(told) < 16 else None

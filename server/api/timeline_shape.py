@@ -37,6 +37,10 @@ def timeline_shape(timeline: Timeline) -> dict[str, object]:
         "attempts": _attempts(timeline.attempts),
         "checkpoints": _checkpoints(timeline.checkpoints),
         "incidents": [_incident(mark) for mark in timeline.incidents],
+        "notes": [
+            {"start_us": _us(mark.start), "end_us": _us(mark.end), "author": mark.author, "text": mark.text}
+            for mark in timeline.notes
+        ],
         "window_seconds": timeline.window_ns / 1e9,
         "sliding": {
             "at_us": [_us(point.at) for point in timeline.sliding],

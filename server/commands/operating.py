@@ -20,6 +20,7 @@ def replay(parsed: argparse.Namespace) -> int:
 
     with opened_store(settings_of(parsed)) as store:
         total = store.make_all_due()
+        store.search.rebuild()
         projector = Projector(store, held_folds=1)
         done = 0
         while done < total and (now := projector.derive_due(limit=8)):

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from rerail.server.core.facts import Fact
+from rerail.server.core.facts import Fact, Note
 from rerail.server.core.node_histories import NodeHistory
 from rerail.server.core.recovery_configs.stretches import Stretch
 from rerail.server.core.rollup import Resolution, RollupBin
@@ -39,6 +39,7 @@ from rerail.server.query_results import (
     StorageFigures,
 )
 from rerail.server.store.config_rows import ConfigStore
+from rerail.server.store.note_rows import NoteStore, SearchStore
 from rerail.server.store.problem_rows import ProblemStore
 
 
@@ -125,6 +126,8 @@ class DerivedRun:
     """Every node that was named, by name."""
     configs: Sequence[Stretch] = ()
     """How long it trained under which recovery config, in order."""
+    told_notes: Sequence[Note] = ()
+    """Notes among the facts that came since the view before; more of them do no harm."""
     settled_spans: int = 0
     """That many leading spans equal those saved with `base_revision`; 0 rewrites all."""
     settled_step_points: int = 0
@@ -254,6 +257,14 @@ class Store(Protocol):
     @property
     def configs(self) -> ConfigStore:
         """What is kept of recovery configs and their changes."""
+
+    @property
+    def notes(self) -> NoteStore:
+        """What people wrote."""
+
+    @property
+    def search(self) -> SearchStore:
+        """What can be found."""
 
     def close(self) -> None:
         """Give back all connections."""

@@ -23,11 +23,13 @@ from sqlalchemy import BigInteger, Connection, Engine, Table, bindparam, case, d
 from rerail.server.core.node_histories import NodeHistory
 from rerail.server.core.recovery_configs.stretches import Stretch
 from rerail.server.core.rollup import Resolution, RollupBin
+from rerail.server.core.search.documents import Document, run_document
 from rerail.server.core.view import Checkpoint, Incident, RunState
 from rerail.server.query_results import RunRow
 from rerail.server.store import DerivedRun, DueRun, documents, tables
 from rerail.server.store.append import inserting, keepable, key_of, replacing, upsert
 from rerail.server.store.config_store import write_stretches
+from rerail.server.store.note_store import write_told
 from rerail.server.store.problem_writing import (
     FingerprintWriter,
     LedgerReader,
@@ -42,6 +44,7 @@ from rerail.server.store.problem_writing import (
     write_shares,
 )
 from rerail.server.store.run_rows import marks_of, row_columns, row_of_view
+from rerail.server.store.search_writing import renew_incidents, renew_nodes, renew_problems, renew_run
 
 _REMEMBERED_RUNS = 256
 
@@ -153,6 +156,8 @@ class _Saved(NamedTuple):
     """Faults blamed on each of its nodes."""
     nodes: dict[str, dict[str, object]]
     """The rows of its nodes."""
+    found_as: Document
+    """What search finds of the run itself."""
 
 
 class DerivedWriter:
@@ -227,6 +232,10 @@ class DerivedWriter:
             )
             write_stretches(connection, run_id, derived.configs, None if before is None else before.configs)
             nodes = self._save_nodes(connection, run_id, revision, derived, changed, before)
+            found_as = run_document(view)
+            if before is None or before.found_as != found_as:
+                renew_run(connection, run_id, found_as)
+            write_told(connection, run_id, derived.told_notes)
             row = row_of_view(view)
             saved = {
                 **row_columns(row),
@@ -249,6 +258,7 @@ class DerivedWriter:
             derived.configs,
             derived.nodes,
             *nodes,
+            found_as,
         )
         self._saved.move_to_end(view.run_id)
         if len(self._saved) > _REMEMBERED_RUNS:
@@ -349,6 +359,8 @@ class DerivedWriter:
                     for entry in changed
                 ],
             )
+        touched = None if before is None else {*gone, *(entry.incident_id for entry in changed)}
+        renew_incidents(connection, run_id, incidents, touched)
         if not is_current:
             affected.update(problems_of(connection, run_id))
         shares = {(run_id, problem): Share() for problem in affected}
@@ -357,6 +369,7 @@ class DerivedWriter:
             if share is not None and (adds := counted(entry)) is not None:
                 share.add(adds)
         write_shares(connection, revision, shares)
+        renew_problems(connection, affected, ledger)
         return True, problems, newest_action
 
     def _save_nodes(
@@ -375,7 +388,9 @@ class DerivedWriter:
         if before is not None and before.blamed == blamed and before.histories == derived.nodes:
             return before.blamed, before.nodes
         rows = node_rows(run_id, derived.nodes, blamed)
-        write_nodes(connection, run_id, revision, rows, None if before is None else before.nodes)
+        renew_nodes(
+            connection, write_nodes(connection, run_id, revision, rows, None if before is None else before.nodes)
+        )
         return blamed, rows
 
 

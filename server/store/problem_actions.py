@@ -25,6 +25,7 @@ from rerail.server.store.problem_writing import (
     pairs_of,
     write_shares,
 )
+from rerail.server.store.search_writing import problems_touched, renew_problems
 
 _incident = tables.incident.c
 _AT_ONCE = 400
@@ -59,8 +60,10 @@ class ProblemActions:
             before = ledger_of(connection)
             action = replace(judge(before), action_id=action_id)
             connection.execute(insert(tables.problem_action), action_columns(action))
+            after = Ledger((*before.actions, action))
             if action.kind in PLACING or action.kind is ActionKind.UNDO:
-                _place_again(connection, Ledger((*before.actions, action)), action_id)
+                _place_again(connection, after, action_id)
+            renew_problems(connection, problems_touched(action, connection), after)
         return action
 
 

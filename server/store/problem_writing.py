@@ -318,8 +318,11 @@ def write_nodes(
     revision: int,
     rows: Mapping[str, dict[str, object]],
     before: Mapping[str, dict[str, object]] | None,
-) -> None:
-    """Write the rows that differ from those `before`, and those that are gone as gone; None rewrites all."""
+) -> list[str]:
+    """Write the rows that differ from those `before`, and those that are gone as gone; None rewrites all.
+
+    Gives the nodes that were written.
+    """
     columns = tables.node_run.c
     if before is None:
         named = connection.execute(select(columns.node).where(columns.run_id == run_id)).scalars()
@@ -330,3 +333,4 @@ def write_nodes(
             changed.append({"run_id": run_id, "node": node, **_GONE, "document": b"", "revision": revision})
     if changed:
         connection.execute(replacing(connection, tables.node_run, tables.node_run.c.keys()), changed)
+    return [str(row["node"]) for row in changed]

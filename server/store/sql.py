@@ -26,9 +26,11 @@ from rerail.server.store.append import Appender
 from rerail.server.store.artefacts import ArtefactShelf
 from rerail.server.store.config_store import SqlConfigStore
 from rerail.server.store.derived import DerivedWriter
+from rerail.server.store.note_store import SqlNoteStore
 from rerail.server.store.problem_store import SqlProblemStore
 from rerail.server.store.reading import Reader
 from rerail.server.store.retention import Retention
+from rerail.server.store.search_store import SqlSearchStore
 
 
 class SqlStore:
@@ -45,6 +47,8 @@ class SqlStore:
         self._retention = Retention(self._write)
         self.problems = SqlProblemStore(self._write, self._read)
         self.configs = SqlConfigStore(self._write, self._read)
+        self.notes = SqlNoteStore(self._write, self._read)
+        self.search = SqlSearchStore(self._write, self._read)
         self._artefacts = ArtefactShelf(self._write, self._read)
 
     @classmethod

@@ -15,6 +15,11 @@ Rules
 - `problem_action` is what people said, append-only, and never derived. It and `fingerprint` are small and about no run
   in particular: where tables are distributed by `run_id`, these two are reference tables.
 - `artefact` holds what people gave, whole; like the log it is never derived and never emptied.
+- `note` and `note_revision` are what people wrote, append-only but for the number of the newest revision;
+  `note_mention` follows from the newest texts. `told_note` is derived: notes that facts tell.
+- `search_document` is derived of all of these. PostgreSQL indexes `words` in it; on SQLite the words lie in the FTS5
+  table `search_words` beside it, which SQLAlchemy does not know (`search_words.py`). These tables are about no run in
+  particular either: reference tables.
 """
 
 from __future__ import annotations
@@ -32,6 +37,7 @@ from sqlalchemy import (
     Table,
     Text,
 )
+from sqlalchemy.dialects.postgresql import TSVECTOR
 
 metadata = MetaData(
     naming_convention={
@@ -361,4 +367,73 @@ config_change_action = Table(
     Column("undoes", BigInteger),
     Index(None, "change_id"),
     Index(None, "target"),
+)
+
+note = Table(
+    "note",
+    metadata,
+    Column("note_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("subject_kind", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("start_at", BigInteger),
+    Column("end_at", BigInteger),
+    Column("revision", Integer, nullable=False),
+    Column("is_deleted", Boolean, nullable=False),
+    Column("written_at", BigInteger, nullable=False),
+    Index(None, "subject_kind", "subject"),
+)
+
+note_revision = Table(
+    "note_revision",
+    metadata,
+    Column("note_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("revision", Integer, primary_key=True, autoincrement=False),
+    Column("at", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("is_deleted", Boolean, nullable=False),
+    Column("author", Text),
+    Column("restores", Integer),
+)
+
+note_mention = Table(
+    "note_mention",
+    metadata,
+    Column("note_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Index(None, "kind", "name"),
+)
+
+told_note = Table(
+    "told_note",
+    metadata,
+    _key("run_id"),
+    _key("emitter_id"),
+    _key("seq"),
+    Column("emitter", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("author", Text),
+    Column("text", Text, nullable=False),
+    Index(None, "run_id", "at"),
+)
+
+search_document = Table(
+    "search_document",
+    metadata,
+    Column("document_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("part", Integer, nullable=False),
+    Column("run_id", BigInteger),
+    Column("run", Text),
+    Column("at", BigInteger, nullable=False),
+    Column("status", Text),
+    Column("title", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("words", TSVECTOR().with_variant(Text(), "sqlite")),
+    Index(None, "kind", "subject"),
+    Index(None, "run_id"),
+    Index(None, "words", postgresql_using="gin"),
 )

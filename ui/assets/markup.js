@@ -3,12 +3,22 @@
    Text becomes text nodes. A tag, an attribute or an address that is not on these lists is left out, whatever was sent
    (the same lists are in ui/markup.py). */
 (function () {
-  const TAGS = new Set(("a b button caption code dd details div dl dt h1 h2 h3 header i li ol p pre section span strong "
-    + "summary table tbody td th thead time tr ul").split(" "));
+  const TAGS = new Set(("a b blockquote br button caption code dd del details div dl dt em h1 h2 h3 h4 h5 header hr i li mark ol "
+    + "p pre section span strong summary table tbody td th thead time tr ul").split(" "));
   const ATTRIBUTES = new Set("class colspan datetime hidden href id role scope style tabindex target title type".split(" "));
 
+  const OURS = /^(#|\/(?![/\\]))/;
+  const ELSEWHERE = /^(https?:\/\/|mailto:)/i;
+
+  /** A link out of here opens elsewhere, and tells that place nothing of this one. */
+  function guard(element) {
+    if (element.localName !== "a" || !ELSEWHERE.test(element.getAttribute("href") || "")) return;
+    element.setAttribute("rel", "noopener noreferrer nofollow");
+    element.setAttribute("target", "_blank");
+  }
+
   function allowed(name, value) {
-    if (name === "href") return /^(#|\/(?!\/))/.test(value);
+    if (name === "href") return OURS.test(value) || ELSEWHERE.test(value);
     return ATTRIBUTES.has(name) || name.startsWith("aria-") || name.startsWith("data-");
   }
 
@@ -17,6 +27,7 @@
     const [tag, attributes, ...children] = node;
     const element = document.createElement(TAGS.has(tag) ? tag : "span");
     for (const [name, value] of Object.entries(attributes)) if (allowed(name, value)) element.setAttribute(name, value);
+    guard(element);
     for (const child of children) element.append(build(child));
     return element;
   }
@@ -47,6 +58,7 @@
     for (const [name, value] of Object.entries(attributes)) {
       if (allowed(name, value) && element.getAttribute(name) !== value) element.setAttribute(name, value);
     }
+    guard(element);
     if (!isSameInstant) lay(element, children);
   }
 

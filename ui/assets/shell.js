@@ -120,6 +120,7 @@
       if (key === "p") go("/problems");
       if (key === "n") go("/nodes");
       if (key === "d") go("/data");
+      if (key === "k") go("/knowledge");
       return;
     }
     if (key === "g") { pending = "g"; setTimeout(() => { pending = ""; }, 1200); return; }
@@ -132,10 +133,10 @@
   });
 
   function search() {
-    const field = document.querySelector("#runs-search, #problems-search, #nodes-search");
+    const field = document.querySelector("#knowledge-search, #runs-search, #problems-search, #nodes-search");
     if (field) { field.focus(); field.select(); return; }
-    go("/runs");
-    when(() => document.querySelector("#runs-search"), (found) => found.focus());
+    go("/knowledge");
+    when(() => document.querySelector("#knowledge-search"), (found) => found.focus());
   }
 
   function when(find, then, tries = 60) {

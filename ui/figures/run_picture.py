@@ -14,13 +14,22 @@ from dataclasses import dataclass
 from rerail.ui.figures.axis import Axis, Json
 from rerail.ui.figures.curves import Curve, goodput_traces, step_traces
 from rerail.ui.figures.lanes import Block, block_traces
+from rerail.ui.figures.note_signs import NoteSign, note_traces
 from rerail.ui.figures.timeline import Bar, Column, bar_traces, column_traces
 from rerail.ui.theme import FONT, Scheme
 
 TOP = 8
 BOTTOM = 44
 GAP = 10
-ROWS = (("phases", 44), ("attempts", 20), ("checkpoints", 18), ("incidents", 24), ("goodput", 168), ("steps", 132))
+ROWS = (
+    ("phases", 44),
+    ("attempts", 20),
+    ("checkpoints", 18),
+    ("incidents", 24),
+    ("notes", 14),
+    ("goodput", 168),
+    ("steps", 132),
+)
 """Rows from the top, with their heights in pixels."""
 
 GAP_BEFORE_CURVE = 34
@@ -33,7 +42,7 @@ TICKS = [
 ]
 """The hour first, the day under it where it changes; as the tables write them."""
 
-HEIGHT = TOP + sum(height for _, height in ROWS) + 3 * GAP + 2 * GAP_BEFORE_CURVE + BOTTOM
+HEIGHT = TOP + sum(height for _, height in ROWS) + 4 * GAP + 2 * GAP_BEFORE_CURVE + BOTTOM
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,7 @@ class RunPicture:
     attempts: Sequence[Block] = ()
     checkpoints: Sequence[Block] = ()
     incidents: Sequence[Block] = ()
+    notes: Sequence[NoteSign] = ()
     goodput: tuple[Curve, Curve] | None = None
     window: str = ""
     """The sliding window as words."""
@@ -69,6 +79,7 @@ def run_figure(picture: RunPicture, scheme: Scheme) -> Json:
         ("incidents", picture.incidents),
     ):
         traces += block_traces(blocks, axis, scheme, names[lane])
+    traces += note_traces(picture.notes, axis, scheme, names["notes"])
     if picture.goodput is not None:
         traces += goodput_traces(picture.goodput, axis, scheme, names["goodput"])
     if picture.steps is not None:
@@ -121,7 +132,7 @@ def _layout(picture: RunPicture, scheme: Scheme) -> Json:
         "xaxis": {
             "type": "date",
             "range": [axis.text(axis.start), axis.text(axis.end)],
-            "anchor": "y6",
+            "anchor": f"y{len(ROWS)}",
             "domain": [0, 1],
             "showgrid": True,
             "gridcolor": scheme.grid,
@@ -200,7 +211,7 @@ def _vertical(name: str, domain: tuple[float, float], scheme: Scheme) -> Json:
 
 def _titles(picture: RunPicture, scheme: Scheme, domains: dict[str, tuple[float, float]]) -> list[Json]:
     titles = []
-    for name in ("phases", "attempts", "checkpoints", "incidents"):
+    for name in ("phases", "attempts", "checkpoints", "incidents", "notes"):
         bottom, top = domains[name]
         titles.append(
             {
@@ -211,7 +222,13 @@ def _titles(picture: RunPicture, scheme: Scheme, domains: dict[str, tuple[float,
                 "xanchor": "right",
                 "yanchor": "middle",
                 "xshift": -10,
-                "text": {"phases": "ph.", "attempts": "att.", "checkpoints": "ckpt", "incidents": "inc."}[name]
+                "text": {
+                    "phases": "ph.",
+                    "attempts": "att.",
+                    "checkpoints": "ckpt",
+                    "incidents": "inc.",
+                    "notes": "note",
+                }[name]
                 if picture.is_narrow
                 else name,
                 "showarrow": False,

@@ -16,6 +16,7 @@ from dash import html as dash_html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
+from rerail.server.core.notes import SubjectKind
 from rerail.server.core.recovery_configs.stretches import attempt_config
 from rerail.server.core.view import CausalRole, EvidenceLine, Incident
 from rerail.server.errors import NotFoundError
@@ -25,9 +26,10 @@ from rerail.ui import address, text
 from rerail.ui.address import CONFIG_CHANGES, Address, config_path, incident_path, node_path, run_path
 from rerail.ui.elements import Head, badge, copy_table_button, instant, link, panel, table
 from rerail.ui.markup import Content, Markup, encoded, html, island
-from rerail.ui.pages import incident_files, incident_history
+from rerail.ui.pages import incident_changes, incident_files, incident_history
 from rerail.ui.pages.incident_files import files_list, files_part
 from rerail.ui.pages.incident_flight_recorder import flight_recorder_panel
+from rerail.ui.pages.notes_part import notes_part
 from rerail.ui.pages.run_head import phrases
 from rerail.ui.pages.run_losses import anatomy_bar, part_class
 from rerail.ui.pages.run_tables import exit_codes
@@ -44,6 +46,7 @@ async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
     """The page of one incident."""
     found = await in_thread(queries.incident, wanted.name)
     past = await in_thread(incident_history.history_of, queries, wanted.name)
+    past += await in_thread(incident_changes.changes_of, queries, wanted.name)
     given = await in_thread(queries.artefacts, wanted.name)
     return dash_html.Div(
         [
@@ -52,6 +55,7 @@ async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
             await in_thread(incident_history.history_form, queries),
             island(content(found, past), "incident-content"),
             files_part(given, queries.largest_artefact_bytes),
+            await notes_part(queries, SubjectKind.INCIDENT, wanted.name),
         ],
         id="incident-page",
         className="page-body",
@@ -80,6 +84,7 @@ def register(app: Dash, queries: Queries) -> None:
             found = await in_thread(queries.incident, incident_id)
             given = await in_thread(queries.artefacts, incident_id)
             past = await in_thread(incident_history.history_of, queries, incident_id)
+            past += await in_thread(incident_changes.changes_of, queries, incident_id)
         except NotFoundError as error:
             raise PreventUpdate from error
         return encoded(content(found, past)), encoded(files_list(given))

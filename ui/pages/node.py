@@ -8,6 +8,7 @@ from dash import Dash
 from dash import html as dash_html
 from dash.development.base_component import Component
 
+from rerail.server.core.notes import SubjectKind
 from rerail.server.core.rates import DAY_NS
 from rerail.server.queries import Queries
 from rerail.server.query_problem_results import NodeEvent, NodeView, Occurrence
@@ -16,6 +17,7 @@ from rerail.ui.address import NODES, Address, incident_path, problems_of_node_pa
 from rerail.ui.elements import Head, badge, copy_table_button, folded, instant, link, panel, tile
 from rerail.ui.markup import Content, Markup, html, island
 from rerail.ui.pages.nodes import level_badge
+from rerail.ui.pages.notes_part import notes_part
 from rerail.ui.pages.problem import OCCURRENCE_HEADS, occurrence_row
 from rerail.ui.reading import in_thread
 
@@ -30,7 +32,7 @@ async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
     """The page of one node."""
     found = await in_thread(queries.nodes.node, wanted.name)
     return dash_html.Div(
-        island(content(found), "node-content"),
+        [island(content(found), "node-content"), await notes_part(queries, SubjectKind.NODE, found.node.node)],
         id="node-page",
         className="page-body",
         **{"data-title": found.node.node},

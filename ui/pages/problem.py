@@ -10,6 +10,7 @@ from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
 from rerail.server.core.fingerprints import PART_NAMES
+from rerail.server.core.notes import SubjectKind
 from rerail.server.core.problems import ActionKind, Status
 from rerail.server.core.rates import DAY_NS
 from rerail.server.errors import NotFoundError
@@ -19,6 +20,7 @@ from rerail.ui import text
 from rerail.ui.address import PROBLEMS, Address, incident_path, node_path, problem_path, run_path
 from rerail.ui.elements import Head, badge, copy_table_button, folded, instant, link, panel, table
 from rerail.ui.markup import Content, Markup, encoded, html, island
+from rerail.ui.pages.notes_part import notes_part
 from rerail.ui.pages.problem_actions import action_button, action_buttons, form, trail
 from rerail.ui.pages.problems import status_badge
 from rerail.ui.reading import in_thread
@@ -43,6 +45,7 @@ async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
             island(head(found), "problem-head"),
             form(elsewhere, "What to do with this problem"),
             island(body(found), "problem-content"),
+            await notes_part(queries, SubjectKind.PROBLEM, found.problem.problem_id),
         ],
         id="problem-page",
         className="page-body",

@@ -18,6 +18,7 @@ from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
 from rerail.server.core.definitions import OURS, definitions
+from rerail.server.core.notes import SubjectKind
 from rerail.server.core.view import Checkpoint, RunView
 from rerail.server.errors import NotFoundError
 from rerail.server.queries import Queries
@@ -26,6 +27,7 @@ from rerail.ui.address import Address
 from rerail.ui.figures.run_picture import HEIGHT, empty_figure
 from rerail.ui.markup import Markup, encoded, island
 from rerail.ui.pages.exclusions import exclude_button, exclude_form
+from rerail.ui.pages.notes_part import notes_part
 from rerail.ui.pages.run_definition import switch, wanted_definition
 from rerail.ui.pages.run_head import head
 from rerail.ui.pages.run_tables import panels
@@ -74,6 +76,7 @@ async def layout(queries: Queries, wanted: Address, search: str) -> Component:
             island(reading.head(), "run-head"),
             island(switch(definition), "run-definition"),
             _picture(),
+            await notes_part(queries, SubjectKind.RUN, view.run_id),
             island(reading.panels(), "run-panels"),
         ],
         id="run-page",
