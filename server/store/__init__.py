@@ -37,6 +37,7 @@ from rerail.server.query_results import (
     RunRow,
     StorageFigures,
 )
+from rerail.server.store.alert_rows import AlertStore
 from rerail.server.store.problem_rows import ProblemStore
 
 
@@ -246,6 +247,10 @@ class Store(Protocol):
     @property
     def problems(self) -> ProblemStore:
         """What is kept of problems and nodes."""
+
+    @property
+    def alerts(self) -> AlertStore:
+        """What is kept of alerts, and what waits to be told."""
 
     def close(self) -> None:
         """Give back all connections."""

@@ -22,6 +22,7 @@ from rerail.server.query_results import (
     StorageFigures,
 )
 from rerail.server.store import Batch, DerivedRun, DueRun, LogSlice, Receipt, engines
+from rerail.server.store.alert_store import SqlAlertStore
 from rerail.server.store.append import Appender
 from rerail.server.store.artefacts import ArtefactShelf
 from rerail.server.store.derived import DerivedWriter
@@ -43,6 +44,7 @@ class SqlStore:
         self._reader = Reader(self._read, database_url)
         self._retention = Retention(self._write)
         self.problems = SqlProblemStore(self._write, self._read)
+        self.alerts = SqlAlertStore(self._write, self._read)
         self._artefacts = ArtefactShelf(self._write, self._read)
 
     @classmethod
