@@ -22,6 +22,8 @@ from rerail.server.core.goodput import account, clipped, sliding
 from rerail.server.core.rollup import Resolution
 from rerail.server.core.view import Account, Checkpoint, RunView, SlidingPoint, Span
 from rerail.server.errors import LogGoneError, NotFoundError, UnknownDefinitionError
+from rerail.server.query_alerts import AlertQueries
+from rerail.server.query_fleet import FleetQueries
 from rerail.server.query_histories import Histories, history_of
 from rerail.server.query_nodes import NodeQueries
 from rerail.server.query_problems import ProblemQueries
@@ -75,6 +77,10 @@ class Queries:
         """What keeps coming back: see `query_problems.py`."""
         self.nodes = NodeQueries(store)
         """On which machine: see `query_nodes.py`."""
+        self.alerts = AlertQueries(store, clock)
+        """What somebody should hear of: see `query_alerts.py`."""
+        self.fleet_page = FleetQueries(self, store, clock)
+        """How all runs are: see `query_fleet.py`."""
 
     # --- runs -------------------------------------------------------------------------------------------------------
 

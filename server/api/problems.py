@@ -73,7 +73,7 @@ def problems_router(queries: Queries, desk: ProblemDesk, token: str | None) -> A
     )
     async def act(request: Request, problem_id: ProblemId) -> Response:
         authorise(request, token)
-        action, revision = action_of(_object(request, await read_body(request)))
+        action, revision = action_of(json_object(request, await read_body(request)))
         done = await run_in_threadpool(desk.act, problem_id, action, revision)
         answer = respond(request, await run_in_threadpool(acted, queries, done))
         answer.status_code = 201
@@ -130,7 +130,7 @@ def _invalid(error: ValueError) -> RefusedRequestError:
     return RefusedRequestError(422, "invalid_parameter", str(error), "see /api/docs")
 
 
-def _object(request: Request, body: bytes) -> Mapping[str, object]:
+def json_object(request: Request, body: bytes) -> Mapping[str, object]:
     """The JSON object in a body. Raises RefusedRequestError (415, 400)."""
     media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if media_type != "application/json":

@@ -52,7 +52,7 @@ class AlertReader:
         )
         with self._engine.connect() as connection:
             rows = connection.execute(wanted).all()
-        views = tuple(documents.read_document(row.document, RunView) for row in rows if row.document)
+        views = tuple(documents.read_document(RunView, row.document) for row in rows if row.document)
         return (rows[-1].revision if rows else revision), views
 
     def firing(self, runs: Sequence[str]) -> tuple[AlertRow, ...]:
