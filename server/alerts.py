@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from rerail.server.core.alert_life import BY_RULES, AlertEvent, Change, life, refusal_of
+from rerail.server.core.channels import KINDS, check_address
 from rerail.server.core.report import iso
 from rerail.server.core.threshold_changes import ThresholdChange
 from rerail.server.core.threshold_changes import refusal_of as threshold_refusal
 from rerail.server.errors import NotFoundError, RefusedRequestError
-from rerail.server.notify import KINDS, check_address
 from rerail.server.problems import LONGEST_NAME, LONGEST_WORDS, unfit, whole, words
 from rerail.server.store import Store
 from rerail.server.store.alert_rows import ChannelRow

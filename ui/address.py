@@ -14,6 +14,8 @@ RUNS = "/runs"
 DATA = "/data"
 PROBLEMS = "/problems"
 NODES = "/nodes"
+ALERTS = "/alerts"
+FLEET = "/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class Address:
     """A page and the one thing it is about."""
 
     page: str
-    """`runs`, `run`, `incident`, `problems`, `problem`, `nodes`, `node`, `data` or `unknown`."""
+    """`fleet`, `alerts`, `runs`, `run`, `incident`, `problems`, `problem`, `nodes`, `node`, `data` or `unknown`."""
     name: str = ""
 
 
@@ -53,8 +55,10 @@ def node_path(node: str) -> str:
 def parse(path: str) -> Address:
     """What the (still escaped) path of the browser's address asks for."""
     parts = [part for part in path.split("/") if part]
-    if parts in ([], ["runs"]):
-        return Address("runs")
+    if not parts:
+        return Address("fleet")
+    if parts in (["runs"], ["alerts"]):
+        return Address(parts[0])
     if parts == ["data"]:
         return Address("data")
     if len(parts) == 2 and parts[0] == "runs":

@@ -22,13 +22,13 @@ from rerail.server.queries import Queries
 from rerail.ui import routes, shell
 from rerail.ui.compression import Compression
 from rerail.ui.middleware import Guard, content_security_policy
-from rerail.ui.pages import data, incident, node, nodes, problem, problems, run, runs
+from rerail.ui.pages import alerts, data, fleet, incident, node, nodes, problem, problems, run, runs
 
 logger = logging.getLogger(__name__)
 
 ASSETS = Path(__file__).parent / "assets"
 
-PAGES = (runs, run, incident, problems, problem, nodes, node, data)
+PAGES = (fleet, runs, run, incident, problems, problem, nodes, node, alerts, data)
 """Modules with `layout(queries, address, search)` and `register(app, queries)`; their order is the navigation's."""
 
 

@@ -19,10 +19,10 @@ from rerail.server.api.intake import authorise, read_body
 from rerail.server.api.problems import _invalid, json_object
 from rerail.server.api.reads import Limit, Offset
 from rerail.server.core.alert_life import AlertEvent, Life
+from rerail.server.core.channels import masked
 from rerail.server.core.report import gpu_hours, iso
 from rerail.server.core.threshold_changes import ThresholdChange
 from rerail.server.core.threshold_changes import refusal_of as threshold_refusal
-from rerail.server.notify import masked
 from rerail.server.problems import unfit
 from rerail.server.queries import Queries
 from rerail.server.query_alerts import AlertEntry, AlertView, DryRun, RuleView
