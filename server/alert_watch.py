@@ -132,7 +132,9 @@ class AlertWatch:
                     seen.change is not None
                     or seen.absent_since != row.absent_since
                     or is_silence_over
-                    or (finding is not None and finding.sentence != row.sentence and view.as_of - row.seen_at >= REFRESH)
+                    or (
+                        finding is not None and finding.sentence != row.sentence and view.as_of - row.seen_at >= REFRESH
+                    )
                 ):
                     looked.append(each)
         return looked
@@ -152,9 +154,7 @@ class AlertWatch:
             node: {row.run_id for row in rows if row.domain != Domain.WORKLOAD.value and row.counts}
             for node, rows in told.items()
         }
-        return {
-            view.run_id: {node: len(runs - {view.run_id}) for node, runs in runs_of.items()} for view in views
-        }
+        return {view.run_id: {node: len(runs - {view.run_id}) for node, runs in runs_of.items()} for view in views}
 
 
 def _find(

@@ -320,5 +320,3 @@ def standing_of(row: AlertRow, now: int) -> Standing:
         silenced_until=row.silenced_until,
     )  # fmt: skip
     return listed.standing(now)
-
-

@@ -134,7 +134,11 @@ class FleetQueries:
         before = _by(self._store.alerts.faults_between(start - length, start), lambda each: each.cause)
         costs = [
             CauseCost(
-                cause, _count(now.get(cause)), _count(before.get(cause)), _cost(now.get(cause)), _cost(before.get(cause))
+                cause,
+                _count(now.get(cause)),
+                _count(before.get(cause)),
+                _cost(now.get(cause)),
+                _cost(before.get(cause)),
             )
             for cause in {*now, *before}
         ]
@@ -148,7 +152,13 @@ class FleetQueries:
             mine, old = _lengths(now.get(scope)), _lengths(before.get(scope))
             rows.append(
                 ScopeRecovery(
-                    scope, len(mine), _at(mine, 0.5), _at(mine, 0.9), mine[-1] if mine else None, len(old), _at(old, 0.5)
+                    scope,
+                    len(mine),
+                    _at(mine, 0.5),
+                    _at(mine, 0.9),
+                    mine[-1] if mine else None,
+                    len(old),
+                    _at(old, 0.5),
                 )
             )
         return tuple(rows)
@@ -159,7 +169,9 @@ class FleetQueries:
         by_run: dict[str, list[AlertRow]] = {}
         for each in alerts:
             by_run.setdefault(each.run, []).append(each)
-        order = sorted(by_run, key=lambda run: (all(each.severity != "urgent" for each in by_run[run]), -len(by_run[run])))
+        order = sorted(
+            by_run, key=lambda run: (all(each.severity != "urgent" for each in by_run[run]), -len(by_run[run]))
+        )
         found = []
         for run in order[:MOST_WANTING]:
             row = self._store.run_row(run)

@@ -102,7 +102,9 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_alert_message_state_due_at"), "alert_message", ["state", "due_at"])
     op.create_index(
-        op.f("ix_alert_message_channel_id_group_key_created_at"), "alert_message", ["channel_id", "group_key", "created_at"]
+        op.f("ix_alert_message_channel_id_group_key_created_at"),
+        "alert_message",
+        ["channel_id", "group_key", "created_at"],
     )
 
 

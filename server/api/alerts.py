@@ -118,7 +118,9 @@ def alerts_router(queries: Queries, desk: AlertDesk, token: str | None) -> APIRo
 
     @router.get("/api/v1/alerts/messages", summary="What waits, was sent, or was given up")
     def messages(
-        request: Request, state: Annotated[str | None, Query(description="waiting, sent or dead")] = None, limit: Limit = 50
+        request: Request,
+        state: Annotated[str | None, Query(description="waiting, sent or dead")] = None,
+        limit: Limit = 50,
     ) -> Response:
         return respond(request, {"messages": [message_figures(each) for each in queries.alerts.messages(state, limit)]})
 

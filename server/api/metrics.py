@@ -42,7 +42,13 @@ def exposition(queries: Queries, now: int | None = None) -> str:
     totals = queries.alerts.totals()
     lines: list[str] = []
     states = zip(RunState, found, strict=True)
-    _metric(lines, "rerail_runs", "gauge", "Runs by state", [([("state", state.value)], page.total) for state, page in states])
+    _metric(
+        lines,
+        "rerail_runs",
+        "gauge",
+        "Runs by state",
+        [([("state", state.value)], page.total) for state, page in states],
+    )
     for name, about, value in (
         ("training_goodput", "Productive time / elapsed, whole life", lambda row: row.training_goodput),
         ("infrastructure_goodput", "1 - time lost to faults / elapsed", lambda row: row.infrastructure_goodput),
@@ -60,7 +66,9 @@ def exposition(queries: Queries, now: int | None = None) -> str:
     _metric(lines, "rerail_projector_waiting_runs", "gauge", "Runs with facts that no view shows yet",
             [((), storage.waiting_runs)])  # fmt: skip
     lag = (storage.oldest_waiting_ns or 0) / 1e9
-    _metric(lines, "rerail_projector_lag_seconds", "gauge", "Age of the oldest fact that no view shows yet", [((), lag)])
+    _metric(
+        lines, "rerail_projector_lag_seconds", "gauge", "Age of the oldest fact that no view shows yet", [((), lag)]
+    )
     _metric(lines, "rerail_projector_failed_runs", "gauge", "Runs whose figures could not be made",
             [((), len(storage.failed_runs))])  # fmt: skip
     _metric(lines, "rerail_messages", "gauge", "Messages of alerts that wait, or were given up",

@@ -220,7 +220,7 @@ def refusal_of(event: AlertEvent, events: Sequence[AlertEvent]) -> tuple[str, ob
             return "until", event.until, "a silence lasts a year at most; change the rule's thresholds instead"
         case Change.RESOLVE if stands.is_resolved:
             return "action", event.change.value, "it is resolved already"
-        case Change.REOPEN if not stands.is_resolved:
+        case Change.REOPEN if not stands.is_resolved or not stands.fired:
             return "action", event.change.value, "it is not resolved"
         case Change.ACKNOWLEDGE if stands.is_resolved:
             return "action", event.change.value, "it is resolved; reopen it first"

@@ -69,7 +69,9 @@ def _incident(queries: Queries, incident_id: str) -> tuple[str | None, str | Non
     gpu = "" if found.lost_gpu_ns is None else f", {found.lost_gpu_ns / HOUR_NS:.1f} GPU-h"
     so_far = " so far" if found.is_open else ""
     cost = f"cost{so_far}: {duration(found.so_far_ns)}, {count(found.lost_steps, 'step')} to redo{gpu}"
-    verdict = f"cause: {found.verdict.cause.replace('_', ' ')} ({found.verdict.confidence:.0%}): {found.verdict.sentence}"
+    verdict = (
+        f"cause: {found.verdict.cause.replace('_', ' ')} ({found.verdict.confidence:.0%}): {found.verdict.sentence}"
+    )
     best = next((each for each in alike if each.resolution is not None), next(iter(alike), None))
     if best is None:
         return cost, verdict, None

@@ -48,7 +48,10 @@ class AlertReader:
     def views_since(self, revision: int, limit: int) -> tuple[int, tuple[RunView, ...]]:
         """See `AlertStore.views_since`."""
         wanted = (
-            select(_view.revision, _view.document).where(_view.revision > revision).order_by(_view.revision).limit(limit)
+            select(_view.revision, _view.document)
+            .where(_view.revision > revision)
+            .order_by(_view.revision)
+            .limit(limit)
         )
         with self._engine.connect() as connection:
             rows = connection.execute(wanted).all()
@@ -87,7 +90,12 @@ class AlertReader:
         for word in search.lower().split()[:10]:
             like = f"%{word.replace('|', '||').replace('%', '|%').replace('_', '|_')}%"
             where.append(
-                or_(*(func.lower(column).like(like, escape="|") for column in (_alert.run, _alert.rule, _alert.sentence)))
+                or_(
+                    *(
+                        func.lower(column).like(like, escape="|")
+                        for column in (_alert.run, _alert.rule, _alert.sentence)
+                    )
+                )
             )
         order = (_alert.is_resolved, case((_alert.severity == "urgent", 0), else_=1), _alert.changed_at.desc())
         wanted = select(*_COLUMNS).where(*where).order_by(*order, _alert.alert_id).offset(offset).limit(limit)
@@ -173,5 +181,3 @@ class AlertReader:
             ).one()
             rejected = connection.execute(select(func.coalesce(func.sum(refused.total), 0))).scalar_one()
         return {"accepted": int(accepted), "duplicate": int(duplicate), "refused": int(rejected)}
-
-

@@ -73,17 +73,13 @@ class AlertWriter:
 
     def _take_round(self, connection: Connection, before: int, seen: int) -> bool:
         table = tables.alert_round
-        connection.execute(
-            upsert(connection, table).on_conflict_do_nothing(), {"round_id": ROUND, "seen": 0}
-        )
+        connection.execute(upsert(connection, table).on_conflict_do_nothing(), {"round_id": ROUND, "seen": 0})
         moved = connection.execute(
             update(table).where(table.c.round_id == ROUND, table.c.seen == before).values(seen=seen)
         )
         return bool(moved.rowcount)
 
-    def _record(
-        self, connection: Connection, looked: Sequence[Looked], now: int, first: int
-    ) -> tuple[AlertEvent, ...]:
+    def _record(self, connection: Connection, looked: Sequence[Looked], now: int, first: int) -> tuple[AlertEvent, ...]:
         histories = events_of(connection, [each.key for each in looked])
         absent = _absent(connection, [each.key for each in looked])
         problems = _problems(connection, [each.finding.incident_id for each in looked if each.finding is not None])

@@ -107,7 +107,9 @@ def rows(queries: Queries, wanted: Wanted) -> list[Content]:
     drawn: list[Content] = []
     for group, members in groups.items():
         if len(members) > 1:
-            drawn.append(html.H3(_group_name(group, members), className="alert-group"))
+            drawn.append(html.Li(html.H3(_group_name(group, members)), className="alert-group"))
+        elif drawn:
+            drawn.append(html.Li(className="alert-gap"))
         drawn += [_alert(entry, view) for entry, view in members]
     return [
         html.P(sentence(page), className="sentence"),
@@ -237,7 +239,8 @@ def _rule(view: RuleView) -> Markup:
                 html.Code(each.name),
                 f" {values[each.name]:g} {each.unit}",
                 html.Span(
-                    f" {each.meaning}" + ("" if values[each.name] == each.default else f"; by default {each.default:g}"),
+                    f" {each.meaning}"
+                    + ("" if values[each.name] == each.default else f"; by default {each.default:g}"),
                     className="muted",
                 ),
                 " ",
@@ -272,7 +275,12 @@ def _rule(view: RuleView) -> Markup:
     return html.Li(
         [
             html.Div(
-                [html.Strong(_words(rule.name)), state, *counted, _change_button(rule.name, "on", "0" if is_on else "1")],
+                [
+                    html.Strong(_words(rule.name)),
+                    state,
+                    *counted,
+                    _change_button(rule.name, "on", "0" if is_on else "1"),
+                ],
                 className="alert-head",
             ),
             html.P(rule.summary, className="muted"),
@@ -291,7 +299,13 @@ def _change_button(rule: str, name: str, value: str) -> Markup:
 
 
 def _channels(channels: Sequence[ChannelRow]) -> Markup:
-    heads = (Head("channel", "wide"), Head("kind", "words"), Head("where to", "words"), Head("signed", "words"), Head(""))
+    heads = (
+        Head("channel", "wide"),
+        Head("kind", "words"),
+        Head("where to", "words"),
+        Head("signed", "words"),
+        Head(""),
+    )
     drawn = [
         [
             [html.Strong(each.name), "" if each.is_on else badge("off", "outline")],
@@ -309,8 +323,10 @@ def _channels(channels: Sequence[ChannelRow]) -> Markup:
         ]
         for each in channels
     ]  # fmt: skip
-    content: Content = table(heads, drawn, "Channels") if drawn else html.P(
-        "Nobody is told of alerts: there is no channel yet. Add one below.", className="calm"
+    content: Content = (
+        table(heads, drawn, "Channels")
+        if drawn
+        else html.P("Nobody is told of alerts: there is no channel yet. Add one below.", className="calm")
     )
     return panel("Channels", content, "channels", wide=True)
 

@@ -37,7 +37,7 @@ async def layout(queries: Queries, _address: Address, _search: str) -> Component
     )
 
 
-def register(app: Dash, queries: Queries) -> None:  # noqa: ARG001 - nothing on it changes by itself
+def register(app: Dash, queries: Queries) -> None:
     """Nothing to add: the page is drawn once."""
 
 
@@ -71,8 +71,10 @@ def sentence(view: FleetView) -> str:
             lead += f"; {text.PHASES[phase]} took most, {text.gpu_hours(cost)}"
         lead += "."
     needs = text.count(view.wanting_count, "run")
-    return f"{lead} {needs} need{'s' if view.wanting_count == 1 else ''} a person." if view.wanting_count else (
-        f"{lead} No run needs a person."
+    return (
+        f"{lead} {needs} need{'s' if view.wanting_count == 1 else ''} a person."
+        if view.wanting_count
+        else (f"{lead} No run needs a person.")
     )
 
 
@@ -99,7 +101,11 @@ def _wanting(view: FleetView) -> Markup:
         return panel("Needs a person", html.P("Nothing does.", className="calm"), "wanting", wide=True)
     left = view.wanting_count - len(view.wanting)
     more = html.P(link(f"{text.number(left)} more", "/alerts"), className="note") if left > 0 else None
-    lead = [f"{text.count(view.open_alerts, 'open alert')}: ", link("all of them", "/alerts")] if view.open_alerts else None
+    lead = (
+        [f"{text.count(view.open_alerts, 'open alert')}: ", link("all of them", "/alerts")]
+        if view.open_alerts
+        else None
+    )
     return panel("Needs a person", [*map(_want, view.wanting), more], "wanting", lead=lead, wide=True)
 
 
@@ -232,7 +238,12 @@ def _lemons(view: FleetView) -> Markup:
         about = html.P(["No node fails more often than chance explains. ", link("All nodes", NODES)], className="calm")
         return panel("Lemon nodes", about, "lemons")
     rows = [
-        html.Li([link(each.node, node_path(each.node)), f": {text.count(each.blamed, 'fault')} in {text.count(each.runs, 'run')}"])
+        html.Li(
+            [
+                link(each.node, node_path(each.node)),
+                f": {text.count(each.blamed, 'fault')} in {text.count(each.runs, 'run')}",
+            ]
+        )
         for each in view.lemons
     ]
     return panel("Lemon nodes", html.Ul(rows, className="plain-list"), "lemons", lead=link("all nodes", NODES))

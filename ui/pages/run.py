@@ -25,9 +25,9 @@ from rerail.server.query_results import EmitterRow
 from rerail.ui.address import Address
 from rerail.ui.figures.run_picture import HEIGHT, empty_figure
 from rerail.ui.markup import Content, Markup, encoded, island
+from rerail.ui.pages.alerts import run_alerts
 from rerail.ui.pages.exclusions import exclude_button, exclude_form
 from rerail.ui.pages.run_definition import switch, wanted_definition
-from rerail.ui.pages.alerts import run_alerts
 from rerail.ui.pages.run_head import head
 from rerail.ui.pages.run_tables import panels
 from rerail.ui.reading import in_thread

@@ -17,7 +17,9 @@ from rerail.server.core.words import share
 def _lost(run: RunView, window: int) -> float:
     start = run.as_of - window
     lost = sum(
-        max(0, min(run.as_of, run.as_of if each.is_open else (each.ended_at or run.as_of)) - max(start, each.started_at))
+        max(
+            0, min(run.as_of, run.as_of if each.is_open else (each.ended_at or run.as_of)) - max(start, each.started_at)
+        )
         for each in faults_of(run)
     )
     return lost / window
