@@ -1,8 +1,8 @@
 """Alert watch: lays every run that was saved beside the rules, round after round.
 
 Rules
-- A round takes the views saved since the last one, in their order. The projector saves a live run anew every second while
-  it is heard (and every hundredth of its silence when it is not), so what moves with time alone comes by as well.
+- A round takes the views saved since the last one, in their order. The projector saves a live run anew every second
+  while it is heard (and every hundredth of its silence when it is not), so what moves with time alone comes by as well.
 - What looking comes to is written with the place it got to, in one transaction (`AlertStore.record`): any number of
   watches may share a database, and one that is killed is taken over from where it was.
 - Nothing is written where nothing changed but the place; that is put down every `KEEP_PLACE` only, since looking twice

@@ -1,4 +1,4 @@
-"""Queries about alerts: what stands how, what happened to each, which thresholds hold, and what other ones would find."""
+"""Queries about alerts: what stands how, what happened to each, which thresholds hold, what others would find."""
 
 from __future__ import annotations
 

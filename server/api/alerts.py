@@ -8,7 +8,6 @@ Rules
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import unquote
 
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -138,13 +137,13 @@ def alerts_router(queries: Queries, desk: AlertDesk, token: str | None) -> APIRo
     )
     async def act(request: Request, key: str) -> Response:
         stated = await said(request)
-        event = await run_in_threadpool(desk.act, unquote(key), stated)
+        event = await run_in_threadpool(desk.act, key, stated)
         now = await run_in_threadpool(queries.alerts.alert, event.key)
         return made(request, {"action": event_figures(event), "alert": alert_figures(now)})
 
     @router.get("/api/v1/alerts/{key:path}", summary="One alert, and everything that happened to it")
     def alert(request: Request, key: str) -> Response:
-        return respond(request, alert_figures(queries.alerts.alert(unquote(key))))
+        return respond(request, alert_figures(queries.alerts.alert(key)))
 
     @router.get("/api/v1/fleet-page", summary="How all runs are: this week beside the one before")
     def fleet(request: Request) -> Response:
@@ -272,8 +271,8 @@ def fleet_figures(view: FleetView) -> Shown:
             for each in view.causes
         ],
         "recoveries": [
-            {"scope": each.scope, "n": each.n, "p50_seconds": _seconds(each.p50_ns), "p90_seconds": _seconds(each.p90_ns),
-             "max_seconds": _seconds(each.max_ns), "n_before": each.n_before,
+            {"scope": each.scope, "n": each.n, "p50_seconds": _seconds(each.p50_ns),
+             "p90_seconds": _seconds(each.p90_ns), "max_seconds": _seconds(each.max_ns), "n_before": each.n_before,
              "p50_before_seconds": _seconds(each.p50_before_ns)}
             for each in view.recoveries
         ],

@@ -1,13 +1,14 @@
 """Alert life: from what rules see and what people do to how an alert stands.
 
 Rules
-- An alert's life is a list of events, in the order of their numbers, and nothing else. Events are never edited; an undo is
-  an event of its own, and what it undoes never was.
-- A rule says `fired` when the condition came (or came back, or grew after a person resolved it) and `cleared` when it was
-  gone for long enough. People acknowledge, silence until an instant, end a silence, resolve, reopen, undo.
+- An alert's life is a list of events, in the order of their numbers, and nothing else. Events are never edited; an undo
+  is an event of its own, and what it undoes never was.
+- A rule says `fired` when the condition came (or came back, or grew after a person resolved it) and `cleared` when it
+  was gone for long enough. People acknowledge, silence until an instant, end a silence, resolve, reopen, undo.
 - `fired` opens what was resolved. While a condition comes and goes (flaps), one episode stays open: it is cleared only
   after it was gone for `hold`, and the hold doubles with every episode of the last day, up to an hour.
-- An acknowledgement belongs to an episode: when the condition comes back after it was cleared, somebody has to look again.
+- An acknowledgement belongs to an episode: when the condition comes back after it was cleared, somebody has to look
+  again.
 - A silenced alert is what it is, and nobody is told of it. The silence ends by itself.
 """
 

@@ -1,8 +1,8 @@
 """Alert rules: what one is made of, and what it finds.
 
 Rules
-- A rule looks at one run as of an instant and says what it sees: `(RunView, Thresholds) -> Iterable[Finding]`. It knows no
-  clock and keeps nothing; the same view and thresholds give the same findings.
+- A rule looks at one run as of an instant and says what it sees: `(RunView, Thresholds) -> Iterable[Finding]`. It knows
+  no clock and keeps nothing; the same view and thresholds give the same findings.
 - A finding is known by its key: rule, run and subject. The subject says which of several things of one run it is about
   (a node, a phase, a fingerprint), and never holds what changes while the condition lasts.
 - The mark is what the finding rests on (which incident, how many): a new one after somebody resolved it opens it again.

@@ -1,4 +1,4 @@
-"""Threshold changes: what people changed of the rules' thresholds, as a list that is never edited, and what is in force."""
+"""Threshold changes: what people changed of the rules' thresholds, never edited, and what is in force."""
 
 from __future__ import annotations
 

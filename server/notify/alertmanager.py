@@ -1,7 +1,7 @@
 """Alertmanager: every alert as one of Prometheus Alertmanager's, by its API v2, so that its routes and silences apply.
 
-An Alertmanager takes an alert for resolved when it is not told of it again; so `endsAt` is set a day ahead for what lasts,
-and to the instant it ended for what is over.
+An Alertmanager takes an alert for resolved when it is not told of it again; so `endsAt` is set a day ahead for what
+lasts, and to the instant it ended for what is over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Apprise: Slack, e-mail, PagerDuty, Teams and a hundred others by one address each, where `rerail[notify]` is installed."""
+"""Apprise: Slack, e-mail, PagerDuty, and a hundred others by one address each, where `rerail[notify]` is installed."""
 
 from __future__ import annotations
 

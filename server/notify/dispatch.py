@@ -93,11 +93,10 @@ class Dispatch:
         channels = {row.channel_id: row for row in self._store.alerts.channels()}
         for row in rows:
             channel = channels.get(row.channel_id)
-            if channel is None or not channel.is_on:
+            if channel is None or (not channel.is_on and row.group_key != "test"):
                 # A channel that is off keeps its tests only; what else waits for it is given up, and shown.
-                if channel is None or row.group_key != "test":
-                    self._store.alerts.finish(row.message_id, self._clock(), "the channel is off", None)
-                    continue
+                self._store.alerts.finish(row.message_id, self._clock(), "the channel is off", None)
+                continue
             thread = threading.Thread(
                 target=self._deliver, args=(channel, row), name=f"rerail-notify-{row.channel_id}", daemon=True
             )

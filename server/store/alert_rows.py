@@ -1,4 +1,4 @@
-"""Alert rows: what the store keeps and gives of alerts, thresholds, channels and messages, and the promises of that part.
+"""Alert rows: what the store keeps and gives of alerts, thresholds, channels and messages, and what it promises.
 
 Promises
 - What rules saw and the messages that follow from it are written in one transaction: who is killed after it has lost

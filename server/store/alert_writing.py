@@ -1,8 +1,8 @@
 """Alert writing: what rules saw and what people did, as events, with the messages that follow in the same transaction.
 
 Rules
-- The lock is the change counter, as for problems: events, actions and saved views are in one order. Under it every alert
-  is looked at again by its events as they are then, so that what people did meanwhile holds.
+- The lock is the change counter, as for problems: events, actions and saved views are in one order. Under it every
+  alert is looked at again by its events as they are then, so that what people did meanwhile holds.
 - Who looked from a place that is no longer the last one writes nothing: the work was done by somebody else.
 - The group of an alert is the problem of its incident; without one, its rule.
 """

@@ -428,7 +428,7 @@ def run_alerts(queries: Queries, run_id: str) -> Content:
 def _teach() -> Markup:
     return empty(
         "Nothing has asked for anybody yet.",
-        "Rules look at every run as facts come in, and as time passes. What they see stands here until somebody has it.",
+        "Rules look at every run as facts come in, and as time passes. What they see stands here.",
         "rerail alerts --json",
         "rerail demo --url {server}",
     )

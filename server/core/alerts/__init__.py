@@ -2,8 +2,8 @@
 
 Rules
 - Each file has one `RULE` (`alert_rules.py` says what one is made of). A name taken twice is an error.
-- What a rule is told of as its thresholds are its defaults, what was changed for every project, and what was changed for
-  the run's own, the latter winning. A rule that is switched off finds nothing.
+- What a rule is told of as its thresholds are its defaults, what was changed for every project, and what was changed
+  for the run's own, the latter winning. A rule that is switched off finds nothing.
 - Of a run that ended more than a day ago nothing is found: importing the past wakes nobody.
 """
 

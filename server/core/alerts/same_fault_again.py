@@ -38,8 +38,9 @@ def _find(run: RunView, limits: Thresholds) -> Iterable[Finding]:
         if max(row, recent) < wanted:
             continue
         how = f"{row} times in a row" if row >= wanted else f"{recent} times within {limits['hours']:g} h"
+        cause = newest.verdict.cause.replace("_", " ")
         yield RULE.finding(
-            run, f"The same fault {how}: {newest.verdict.cause.replace('_', ' ')}. {newest.verdict.sentence}", subject=text,
+            run, f"The same fault {how}: {cause}. {newest.verdict.sentence}", subject=text,
             since=alike[0].started_at, mark=f"{newest.incident_id}/{len(newest.attempts)}",
             incident_id=newest.incident_id, node=newest.verdict.culprit_node,
         )  # fmt: skip
