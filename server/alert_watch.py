@@ -105,6 +105,11 @@ class AlertWatch:
         self._place = place
         return len(views)
 
+    def start_over(self) -> None:
+        """Look at every run again in the next rounds, whatever was looked at before."""
+        self._kept = self._store.alerts.seen()
+        self._place = 0
+
     def _look(self, views: Sequence[RunView], now: int) -> list[Looked]:
         """What there is to write down of these runs."""
         changed = in_force(self._store.alerts.thresholds())

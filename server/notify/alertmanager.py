@@ -13,7 +13,6 @@ from rerail.server.notify.messages import Channel, Message, Told
 from rerail.server.notify.webhook import post
 
 DAY = 86_400
-OVER = frozenset({"cleared", "resolve"})
 
 
 def send(channel: Channel, message: Message) -> None:
@@ -39,7 +38,7 @@ def send(channel: Channel, message: Message) -> None:
 
 
 def _alert(told: Told) -> dict[str, object]:
-    ends = told.at if told.change in OVER else told.at + DAY * 10**9
+    ends = told.at if not told.is_firing else told.at + DAY * 10**9
     starts = told.since if told.since is not None and told.since <= told.at else told.at
     annotations = {"summary": told.sentence, "cost": told.cost, "verdict": told.verdict, "similar": told.similar}
     alert: dict[str, object] = {
