@@ -11,6 +11,9 @@ from fastapi import FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 import rerail
+from rerail.server.alert_watch import AlertWatch
+from rerail.server.alerts import AlertDesk
+from rerail.server.api.alerts import alerts_router
 from rerail.server.api.answers import add_error_answers, refusal, respond
 from rerail.server.api.artefacts import MEGABYTE, artefacts_router
 from rerail.server.api.configs import configs_router
@@ -18,6 +21,7 @@ from rerail.server.api.documentation import documentation_router
 from rerail.server.api.events import events_router
 from rerail.server.api.exclusions import exclusions_router
 from rerail.server.api.intake import intake_router
+from rerail.server.api.metrics import metrics_router
 from rerail.server.api.notes import add_note_errors, notes_router
 from rerail.server.api.problems import problems_router
 from rerail.server.api.reads import EncodedRunIds, reads_router
@@ -27,6 +31,7 @@ from rerail.server.errors import StoreAwayError
 from rerail.server.exclusions import ExclusionDesk
 from rerail.server.ingest import Ingest
 from rerail.server.notes import NoteDesk
+from rerail.server.notify.dispatch import Dispatch
 from rerail.server.problems import ProblemDesk
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
@@ -50,6 +55,7 @@ def create_api(settings: Settings) -> FastAPI:
     ingest = Ingest(store)
     projector = Projector(store) if settings.role in (Role.ALL, Role.WORKER) else None
     queries = Queries(store)
+    watching = () if projector is None else (AlertWatch(store), Dispatch(store, queries, settings.public_url))
     closing = asyncio.Event()
 
     @asynccontextmanager
@@ -57,6 +63,8 @@ def create_api(settings: Settings) -> FastAPI:
         ingest.start()
         if projector is not None:
             projector.start()
+        for part in watching:
+            part.start()
         try:
             yield
         finally:
@@ -65,6 +73,8 @@ def create_api(settings: Settings) -> FastAPI:
             await run_in_threadpool(ingest.close)
             if projector is not None:
                 await run_in_threadpool(projector.close)
+            for part in watching:
+                await run_in_threadpool(part.close)
             store.close()
 
     api = FastAPI(
@@ -87,9 +97,8 @@ def create_api(settings: Settings) -> FastAPI:
             revision = queries.changes_since(None).cursor
         except StoreAwayError as error:
             return refusal(503, "database_away", f"the database does not answer: {error}", "see rerail doctor")
-        stopped = [
-            name for name, part in (("writer", ingest), ("projector", projector)) if part and not part.is_running
-        ]
+        parts = [("writer", ingest), ("projector", projector), *zip(("alerts", "notifier"), watching, strict=False)]
+        stopped = [name for name, part in parts if part and not part.is_running]
         if stopped:
             return refusal(503, "stopped", f"{' and '.join(stopped)} stopped", "restart the server; its log says why")
         return respond(request, {"status": "ok", "version": rerail.__version__, "revision": revision})
@@ -101,6 +110,8 @@ def create_api(settings: Settings) -> FastAPI:
         api.include_router(exclusions_router(queries, desk, settings.token))
         api.include_router(problems_router(queries, ProblemDesk(store), settings.token))
         api.include_router(configs_router(queries, ChangeDesk(store), settings.token))
+        api.include_router(alerts_router(queries, AlertDesk(store), settings.token))
+        api.include_router(metrics_router(queries))
         queries.largest_artefact_bytes = settings.largest_artefact_mb * MEGABYTE
         artefacts = ArtefactDesk(store, lambda batch: ingest.submit(batch).result())
         largest = queries.largest_artefact_bytes

@@ -124,6 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_problems(commands)
     _add_configs(commands)
     _add_knowledge(commands)
+    _add_alerts(commands)
     classify = _command(commands, "classify", "why runs stopped, from logs and dumps alone", "classifying:classify")
     classify.add_argument("paths", nargs="+", metavar="PATH", help="files or folders, .gz too; all of them are one run")
     classify.add_argument("--each", action="store_true", help="every path is a run of its own")
@@ -236,6 +237,28 @@ def _add_knowledge(commands: argparse._SubParsersAction) -> None:
     for parser in (note, search):
         parser.add_argument("--url", help="ask this server instead of the database")
         parser.add_argument("--token", help="token of that server")
+
+
+def _add_alerts(commands: argparse._SubParsersAction) -> None:
+    alerts = _reading(commands, "alerts", "what is firing, and who has it", "alerts:show_alerts")
+    alerts.add_argument("search", nargs="*", help="words of a run, a rule or what it says")
+    alerts.add_argument("--standing", choices=("open", "acknowledged", "silenced", "resolved"))
+    alerts.add_argument("--run", dest="run_id", help="of this run only")
+    alerts.add_argument("--limit", type=int, default=50)
+
+    alert = _reading(commands, "alert", "one alert; with a flag, what you did with it", "alerts:alert")
+    alert.add_argument("alert_id", metavar="ID")
+    does = alert.add_mutually_exclusive_group()
+    does.add_argument("--ack", action="store_true", help="you have it")
+    does.add_argument("--silence", metavar="LENGTH", help="nobody is told for so long: 45m, 2h, 3d, 1w")
+    does.add_argument("--unsilence", action="store_true", help="end its silence")
+    does.add_argument("--resolve", action="store_true", help="it is mended; say how with --reason")
+    does.add_argument("--reopen", action="store_true", help="it is not mended after all")
+    does.add_argument("--undo", metavar="ACTION", type=int, help="the action of this number never was")
+    alert.add_argument("--reason", help="why, or what was done")
+    alert.add_argument("--author", help="who says so")
+    alert.add_argument("--url", help="ask this server instead of writing to the database")
+    alert.add_argument("--token", help="token of that server")
 
 
 def _command(commands: argparse._SubParsersAction, name: str, summary: str, target: str) -> argparse.ArgumentParser:

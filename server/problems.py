@@ -137,17 +137,17 @@ def action_of(stated: Mapping[str, object]) -> tuple[ProblemAction, int | None]:
         at=0,
         kind=kind,
         problem="",
-        author=_words(stated, "author", LONGEST_NAME),
-        reason=_words(stated, "reason", LONGEST_WORDS),
-        into=_words(stated, "into", LONGEST_NAME),
+        author=words(stated, "author", LONGEST_NAME),
+        reason=words(stated, "reason", LONGEST_WORDS),
+        into=words(stated, "into", LONGEST_NAME),
         incidents=tuple(incidents),
-        facet=_words(stated, "facet", LONGEST_NAME),
-        value=_words(stated, "value", LONGEST_WORDS),
-        title=_words(stated, "title", LONGEST_NAME),
-        fixed_by=_words(stated, "fixed_by", LONGEST_WORDS),
-        undoes=_whole(stated, "undoes"),
+        facet=words(stated, "facet", LONGEST_NAME),
+        value=words(stated, "value", LONGEST_WORDS),
+        title=words(stated, "title", LONGEST_NAME),
+        fixed_by=words(stated, "fixed_by", LONGEST_WORDS),
+        undoes=whole(stated, "undoes"),
     )
-    return action, _whole(stated, "revision")
+    return action, whole(stated, "revision")
 
 
 def conflict(problem: str, ledger: Ledger, revision: int) -> RefusedRequestError:
@@ -172,7 +172,7 @@ def unfit(name: str, value: object, reason: str) -> RefusedRequestError:
     )
 
 
-def _words(stated: Mapping[str, object], name: str, longest: int) -> str | None:
+def words(stated: Mapping[str, object], name: str, longest: int) -> str | None:
     value = stated.get(name)
     if value is not None and not isinstance(value, str):
         raise unfit(name, value, "not text")
@@ -182,7 +182,7 @@ def _words(stated: Mapping[str, object], name: str, longest: int) -> str | None:
     return text or None
 
 
-def _whole(stated: Mapping[str, object], name: str) -> int | None:
+def whole(stated: Mapping[str, object], name: str) -> int | None:
     value = stated.get(name)
     if value is None:
         return None

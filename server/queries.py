@@ -23,7 +23,9 @@ from rerail.server.core.goodput import account, clipped, sliding
 from rerail.server.core.rollup import Resolution
 from rerail.server.core.view import Account, Checkpoint, RunView, SlidingPoint, Span
 from rerail.server.errors import LogGoneError, NotFoundError, UnknownDefinitionError
+from rerail.server.query_alerts import AlertQueries
 from rerail.server.query_configs import ConfigQueries
+from rerail.server.query_fleet import FleetQueries
 from rerail.server.query_histories import Histories, history_of
 from rerail.server.query_nodes import NodeQueries
 from rerail.server.query_notes import NoteQueries
@@ -85,6 +87,10 @@ class Queries:
         """What people wrote: see `query_notes.py`."""
         self.search = SearchQueries(store, clock)
         """What was seen before: see `query_search.py`."""
+        self.alerts = AlertQueries(store, clock)
+        """What somebody should hear of: see `query_alerts.py`."""
+        self.fleet_page = FleetQueries(self, store, clock)
+        """How all runs are: see `query_fleet.py`."""
 
     # --- runs -------------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ Rules
 | host | RERAIL_HOST | 127.0.0.1 |
 | port | RERAIL_PORT | 8050 |
 | role | RERAIL_ROLE | all |
+| public_url | RERAIL_PUBLIC_URL | none: messages of alerts hold no links |
 | keep_log_days | RERAIL_KEEP_LOG_DAYS | none: the log of every run is kept for ever |
 | largest_artefact_mb | RERAIL_LARGEST_ARTEFACT_MB | 64 |
 """
@@ -50,6 +51,8 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8050
     role: Role = Role.ALL
+    public_url: str | None = None
+    """How people reach this server's pages: what links in messages of alerts begin with."""
     keep_log_days: int | None = None
     """How long the log of a run is kept after its end; None for ever. `rerail retain` is what lets it go."""
     largest_artefact_mb: int = 64

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from rerail.collectors.formats import formats
 from rerail.server import query_problem_results
+from rerail.server.core.alert_life import Change
+from rerail.server.core.alerts import rules as alert_rules
 from rerail.server.core.causes import rules
 from rerail.server.core.codec import common_fields, wire_fields
 from rerail.server.core.definitions import Measured, definitions
@@ -81,3 +83,11 @@ def test_the_page_on_reading_names_every_field_of_problems_and_nodes_and_every_a
             assert shown in named, f"{result.__name__}.{entry.name}"
     assert [kind.value for kind in ActionKind if f"`{kind.value}`" not in text] == []
     assert [name for name in (*PROBLEM_SORTS, *NODE_SORTS) if f"`{name}`" not in text] == []
+
+
+def test_the_page_on_alerts_names_every_rule_every_action_and_every_metric():
+    text = (DOCS / "alerts.md").read_text()
+    assert [name for name in alert_rules() if f"`{name}`" not in text] == []
+    assert [each.value for each in Change if f"`{each.value}`" not in text] == []
+    metrics = set(re.findall(r'"(rerail_[a-z_]+)"', (DOCS.parent / "server/api/metrics.py").read_text()))
+    assert [name for name in metrics if f"`{name}`" not in text] == []

@@ -25,6 +25,7 @@ RULES: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
     ("server/ingest", ("server.core", "server.store", "server.errors", "server.decoding"), ("msgspec",)),
     ("server/decoding", ("server.core", "server.store", "server.errors"), ("msgspec",)),
     ("server/projector", ("server.core", "server.store", "server.errors"), ()),
+    ("server/notify/", ("server.notify", "server.core", "server.store", "server.errors", "server.quer"), ()),
     ("server/quer", ("server.core", "server.store", "server.errors", "server.quer", "server.thinning"), ()),
     ("server/thinning", ("server.core", "server.query_results"), ()),
     ("ui/figures/", ("ui.figures", "ui.theme", "ui.text", "server.core", "server.quer"), ("plotly",)),
@@ -37,6 +38,7 @@ RULES: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
 
 LATE = {
     "collectors/": ("torch", "nvidia_resiliency_ext", "prometheus_api_client", "numpy"),
+    "server/notify/": ("apprise",),
     "server/": ("uvicorn", "alembic", "sqlalchemy", "fastapi", "psycopg"),
 }
 """Third-party packages a folder may import inside a function, where the code runs only with them installed."""

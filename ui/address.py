@@ -19,6 +19,8 @@ CONFIGS = "/configs"
 CONFIG_CHANGES = "/configs/changes"
 COMPARE = "/compare"
 KNOWLEDGE = "/knowledge"
+ALERTS = "/alerts"
+FLEET = "/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,8 @@ class Address:
     """A page and the one thing it is about."""
 
     page: str
-    """`runs`, `run`, `incident`, `problems`, `problem`, `nodes`, `node`, `configs`, `config`, `config_changes`,
-    `compare`, `knowledge`, `note`, `data` or `unknown`."""
+    """`fleet`, `alerts`, `runs`, `run`, `incident`, `problems`, `problem`, `nodes`, `node`, `configs`, `config`,
+    `config_changes`, `compare`, `knowledge`, `note`, `data` or `unknown`."""
     name: str = ""
 
 
@@ -84,8 +86,10 @@ def knowledge_path(question: str) -> str:
 def parse(path: str) -> Address:
     """What the (still escaped) path of the browser's address asks for."""
     parts = [part for part in path.split("/") if part]
-    if parts in ([], ["runs"]):
-        return Address("runs")
+    if not parts:
+        return Address("fleet")
+    if parts in (["runs"], ["alerts"]):
+        return Address(parts[0])
     if parts == ["data"]:
         return Address("data")
     if len(parts) == 2 and parts[0] == "runs":

@@ -23,11 +23,13 @@ from rerail.ui import routes, shell
 from rerail.ui.compression import Compression
 from rerail.ui.middleware import Guard, content_security_policy
 from rerail.ui.pages import (
+    alerts,
     compare,
     config,
     config_changes,
     configs,
     data,
+    fleet,
     incident,
     knowledge,
     node,
@@ -44,7 +46,8 @@ logger = logging.getLogger(__name__)
 ASSETS = Path(__file__).parent / "assets"
 
 PAGES = (
-    runs, run, incident, problems, problem, nodes, node, configs, config, config_changes, compare, knowledge, note, data
+    fleet, runs, run, incident, problems, problem, nodes, node, configs, config, config_changes, compare, knowledge,
+    note, alerts, data,
 )  # fmt: skip
 """Modules with `layout(queries, address, search)` and `register(app, queries)`; their order is the navigation's."""
 

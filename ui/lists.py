@@ -118,7 +118,7 @@ class ListKind:
             offset: int | None,
             fixed: Mapping[str, str] | None,
         ) -> str:
-            told = {"q": search or "", self.choice: choice or "", "sort": sort or "", "offset": str(offset or 0)}
+            told = {"q": search or "", self.choice: choice or "", "sort": sort or "", "offset": str(int(offset or 0))}
             wanted = self.wanted(urlencode({**(fixed or {}), **told}))
             return encoded(await in_thread(rows, wanted))
 

@@ -37,18 +37,22 @@ INDEX = """<!DOCTYPE html>
 </html>"""
 
 NAVIGATION = (
+    ("Fleet", address.FLEET),
     ("Runs", address.RUNS),
     ("Problems", address.PROBLEMS),
     ("Nodes", address.NODES),
     ("Configs", address.CONFIGS),
     ("Compare", address.COMPARE),
     ("Knowledge", address.KNOWLEDGE),
+    ("Alerts", address.ALERTS),
     ("Data", address.DATA),
 )
 
 KEYS = (
     ("/", "search the list, or everything that is known"),
+    ("g f", "go to the fleet"),
     ("g r", "go to runs"),
+    ("g a", "go to alerts"),
     ("g p", "go to problems"),
     ("g n", "go to nodes"),
     ("g d", "go to data"),
@@ -119,7 +123,7 @@ def register(app: Dash, queries: Queries, pages: tuple[ModuleType, ...]) -> None
 
 def _header() -> list[Component]:
     return [
-        html.A([_mark(), html.Span("rerail")], href="/runs", className="brand"),
+        html.A([_mark(), html.Span("rerail")], href="/", className="brand"),
         html.Nav(
             [html.A(name, href=path, className="nav-link") for name, path in NAVIGATION],
             className="nav",

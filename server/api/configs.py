@@ -14,6 +14,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from rerail.server.api.answers import respond
+from rerail.server.api.bodies import json_object
 from rerail.server.api.config_answers import (
     change_answer,
     change_page_answer,
@@ -23,7 +24,6 @@ from rerail.server.api.config_answers import (
     difference_answer,
 )
 from rerail.server.api.intake import authorise, read_body
-from rerail.server.api.problems import _object
 from rerail.server.api.reads import Limit, Offset
 from rerail.server.config_changes import ChangeDesk
 from rerail.server.errors import RefusedRequestError
@@ -78,7 +78,7 @@ def configs_router(queries: Queries, desk: ChangeDesk, token: str | None) -> API
     )
     async def say(request: Request, change_id: str) -> Response:
         authorise(request, token)
-        stated = _object(request, await read_body(request))
+        stated = json_object(request, await read_body(request))
         await run_in_threadpool(desk.say, unquote(change_id), stated)
         row = await run_in_threadpool(queries.configs.change, unquote(change_id))
         answer = respond(request, change_answer(row))

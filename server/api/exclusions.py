@@ -17,6 +17,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from rerail.server.api.answers import respond
+from rerail.server.api.bodies import json_object
 from rerail.server.api.intake import authorise, read_body
 from rerail.server.api.reads import RunId
 from rerail.server.core.report import exclusion_figures
@@ -98,17 +99,7 @@ def _said(request: Request, window: Exclusion, status: int = 200) -> Response:
 
 def _object(request: Request, body: bytes) -> Mapping[str, object]:
     """The JSON object in a body. Raises RefusedRequestError: 415, 400, or 422 for a field that is not known."""
-    media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    if media_type != "application/json":
-        raise RefusedRequestError(
-            415, "not_json", f"Content-Type {media_type or 'missing'}", "send Content-Type: application/json"
-        )
-    try:
-        stated = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise RefusedRequestError(400, "not_json", f"the body is not JSON: {error}", "see /api/docs") from None
-    if not isinstance(stated, dict):
-        raise RefusedRequestError(400, "not_json", "the body is not a JSON object", "see /api/docs")
+    stated = json_object(request, body)
     for name in stated:
         if name not in _FIELDS:
             raise _refused(name, stated[name], f"not a field: {', '.join(_FIELDS)}")

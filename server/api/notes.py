@@ -19,8 +19,8 @@ from starlette.concurrency import run_in_threadpool
 
 from rerail.server.api.answers import respond
 from rerail.server.api.artefacts import file_of
+from rerail.server.api.bodies import json_object
 from rerail.server.api.intake import authorise, read_body
-from rerail.server.api.problems import object_of
 from rerail.server.api.reads import Limit, Offset
 from rerail.server.core.notes import Note, NoteRevision, RevisionKind, SubjectKind, named
 from rerail.server.core.report import iso
@@ -98,7 +98,7 @@ def notes_router(queries: Queries, desk: NoteDesk, token: str | None, largest_by
     @router.post("/api/v1/notes", summary="Write a note", status_code=201, openapi_extra=_body(_NEW))
     async def write(request: Request) -> Response:
         authorise(request, token)
-        stated = object_of(request, await read_body(request))
+        stated = json_object(request, await read_body(request))
         known_fields(stated, "subject_kind", "subject", "start", "end", "text", "author")
         note = await run_in_threadpool(desk.write, subject_of(stated), text_of(stated), words_of(stated, "author"))
         answer = respond(request, note_answer(note))
@@ -140,7 +140,7 @@ def notes_router(queries: Queries, desk: NoteDesk, token: str | None, largest_by
     )
     async def change(request: Request, note_id: NoteNumber) -> Response:
         authorise(request, token)
-        stated = object_of(request, await read_body(request))
+        stated = json_object(request, await read_body(request))
         known_fields(stated, "action", "revision", "text", "restores", "author")
         done = await run_in_threadpool(desk.change, note_id, change_of(stated))
         answer = respond(request, note_answer(done))

@@ -8,8 +8,6 @@ Rules
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from typing import Annotated
 from urllib.parse import unquote
 
@@ -17,6 +15,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from rerail.server.api.answers import plain, respond
+from rerail.server.api.bodies import json_object
 from rerail.server.api.intake import authorise, read_body
 from rerail.server.api.reads import Limit, Offset
 from rerail.server.core.problems import ProblemAction
@@ -73,7 +72,7 @@ def problems_router(queries: Queries, desk: ProblemDesk, token: str | None) -> A
     )
     async def act(request: Request, problem_id: ProblemId) -> Response:
         authorise(request, token)
-        action, revision = action_of(object_of(request, await read_body(request)))
+        action, revision = action_of(json_object(request, await read_body(request)))
         done = await run_in_threadpool(desk.act, problem_id, action, revision)
         answer = respond(request, await run_in_threadpool(acted, queries, done))
         answer.status_code = 201
@@ -128,19 +127,3 @@ def acted(queries: Queries, done: ProblemAction) -> dict[str, object]:
 
 def _invalid(error: ValueError) -> RefusedRequestError:
     return RefusedRequestError(422, "invalid_parameter", str(error), "see /api/docs")
-
-
-def object_of(request: Request, body: bytes) -> Mapping[str, object]:
-    """The JSON object in a body. Raises RefusedRequestError (415, 400)."""
-    media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    if media_type != "application/json":
-        raise RefusedRequestError(
-            415, "not_json", f"Content-Type {media_type or 'missing'}", "send Content-Type: application/json"
-        )
-    try:
-        stated = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise RefusedRequestError(400, "not_json", f"the body is not JSON: {error}", "see /api/docs") from None
-    if not isinstance(stated, dict):
-        raise RefusedRequestError(400, "not_json", "the body is not a JSON object", "see /api/docs")
-    return stated

@@ -38,6 +38,7 @@ from rerail.server.query_results import (
     RunRow,
     StorageFigures,
 )
+from rerail.server.store.alert_rows import AlertStore
 from rerail.server.store.config_rows import ConfigStore
 from rerail.server.store.note_rows import NoteStore, SearchStore
 from rerail.server.store.problem_rows import ProblemStore
@@ -265,6 +266,10 @@ class Store(Protocol):
     @property
     def search(self) -> SearchStore:
         """What can be found."""
+
+    @property
+    def alerts(self) -> AlertStore:
+        """What is kept of alerts, and what waits to be told."""
 
     def close(self) -> None:
         """Give back all connections."""

@@ -22,6 +22,7 @@ from rerail.server.query_results import (
     StorageFigures,
 )
 from rerail.server.store import Batch, DerivedRun, DueRun, LogSlice, Receipt, engines
+from rerail.server.store.alert_store import SqlAlertStore
 from rerail.server.store.append import Appender
 from rerail.server.store.artefacts import ArtefactShelf
 from rerail.server.store.config_store import SqlConfigStore
@@ -49,6 +50,7 @@ class SqlStore:
         self.configs = SqlConfigStore(self._write, self._read)
         self.notes = SqlNoteStore(self._write, self._read)
         self.search = SqlSearchStore(self._write, self._read)
+        self.alerts = SqlAlertStore(self._write, self._read)
         self._artefacts = ArtefactShelf(self._write, self._read)
 
     @classmethod

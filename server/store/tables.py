@@ -437,3 +437,101 @@ search_document = Table(
     Index(None, "run_id"),
     Index(None, "words", postgresql_using="gin"),
 )
+
+# What rules saw and people did (`alert_event`, never edited), and how each alert stands, to be listed by (`alert`).
+
+alert = Table(
+    "alert",
+    metadata,
+    _key("run_id"),
+    _key("alert_id"),
+    Column("key", Text, nullable=False),
+    Column("rule", Text, nullable=False),
+    Column("run", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("severity", Text, nullable=False),
+    Column("group_key", Text, nullable=False),
+    Column("problem_id", Text),
+    Column("incident_id", Text),
+    Column("node", Text),
+    Column("sentence", Text, nullable=False),
+    Column("since", BigInteger),
+    Column("seen_at", BigInteger, nullable=False),
+    Column("absent_since", BigInteger),
+    Column("is_firing", Boolean, nullable=False),
+    Column("is_resolved", Boolean, nullable=False),
+    Column("is_acknowledged", Boolean, nullable=False),
+    Column("silenced_until", BigInteger),
+    Column("changed_at", BigInteger, nullable=False),
+    Index(None, "alert_id"),
+    Index(None, "is_resolved", "changed_at"),
+    Index(None, "group_key"),
+)
+
+alert_event = Table(
+    "alert_event",
+    metadata,
+    _key("run_id"),
+    _key("event_id"),
+    Column("alert_id", BigInteger, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("change", Text, nullable=False),
+    Column("author", Text),
+    Column("reason", Text),
+    Column("until", BigInteger),
+    Column("undoes", BigInteger),
+    Column("sentence", Text),
+    Column("mark", Text),
+    Index(None, "alert_id"),
+)
+
+alert_round = Table(
+    "alert_round",
+    metadata,
+    Column("round_id", SmallInteger, primary_key=True, autoincrement=False),
+    Column("seen", BigInteger, nullable=False),
+)
+
+threshold_change = Table(
+    "threshold_change",
+    metadata,
+    _key("change_id"),
+    Column("at", BigInteger, nullable=False),
+    Column("rule", Text, nullable=False),
+    Column("project", Text, nullable=False),
+    Column("said", Text, nullable=False),
+    Column("author", Text),
+    Column("reason", Text),
+    Column("undoes", BigInteger),
+)
+
+alert_channel = Table(
+    "alert_channel",
+    metadata,
+    _key("channel_id"),
+    Column("name", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("secret", Text),
+    Column("is_on", Boolean, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("created_by", Text),
+)
+
+alert_message = Table(
+    "alert_message",
+    metadata,
+    _key("message_id"),
+    Column("channel_id", BigInteger, nullable=False),
+    Column("group_key", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("due_at", BigInteger, nullable=False),
+    Column("claimed_until", BigInteger, nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("finished_at", BigInteger),
+    Column("error", Text),
+    Column("document", LargeBinary, nullable=False),
+    Index(None, "state", "due_at"),
+    Index(None, "channel_id", "group_key", "created_at"),
+)

@@ -109,7 +109,14 @@ def test_a_run_id_survives_its_address(run_id):
 
 @pytest.mark.parametrize(
     ("path", "page"),
-    [("/", "runs"), ("/runs", "runs"), ("/data", "data"), ("/nope", "unknown"), ("/runs/a/b", "unknown")],
+    [
+        ("/", "fleet"),
+        ("/alerts", "alerts"),
+        ("/runs", "runs"),
+        ("/data", "data"),
+        ("/nope", "unknown"),
+        ("/runs/a/b", "unknown"),
+    ],
 )
 def test_an_address_names_its_page(path, page):
     assert address.parse(path).page == page

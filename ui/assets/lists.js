@@ -1,6 +1,6 @@
 /* Lists: the address of a narrowed list, its pages, and j and k through its rows. */
 (function () {
-  const lists = { problems: "status", nodes: "level" };
+  const lists = { problems: "status", nodes: "level", alerts: "standing" };
 
   function write(name) {
     return (search, choice, sort, offset) => {
@@ -13,7 +13,7 @@
       put(lists[name], choice);
       put("sort", sort);
       // Another question begins with its first page.
-      if (isOther && offset) { dash_clientside.set_props(`${name}-offset`, { data: 0 }); put("offset", 0); } else put("offset", offset);
+      if (isOther && offset) { dash_clientside.set_props(`${name}-offset`, { data: 0 }); put("offset", 0); } else put("offset", Math.floor(offset || 0));
       const text = query.toString();
       history.replaceState(history.state, "", location.pathname + (text ? `?${text}` : ""));
       return dash_clientside.no_update;
@@ -21,7 +21,7 @@
   }
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
-    rerail_lists: { filter_status: write("problems"), filter_level: write("nodes") },
+    rerail_lists: { filter_status: write("problems"), filter_level: write("nodes"), filter_standing: write("alerts") },
   });
 
   document.addEventListener("click", (event) => {

@@ -117,6 +117,8 @@
     if (pending === "g") {
       pending = "";
       if (key === "r") go("/runs");
+      if (key === "f") go("/");
+      if (key === "a") go("/alerts");
       if (key === "p") go("/problems");
       if (key === "n") go("/nodes");
       if (key === "d") go("/data");
@@ -151,7 +153,7 @@
     const title = titled ? `${titled.dataset.title} · rerail` : "rerail";
     if (document.title !== title) document.title = title;
     for (const anchor of document.querySelectorAll(".nav-link")) {
-      const here = location.pathname === "/" ? "/runs" : location.pathname;
+      const here = location.pathname;
       const current = here === anchor.pathname || here.startsWith(anchor.pathname + "/")
         || (anchor.pathname === "/runs" && here.startsWith("/incidents"));
       if (current) anchor.setAttribute("aria-current", "page"); else anchor.removeAttribute("aria-current");

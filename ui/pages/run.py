@@ -25,7 +25,8 @@ from rerail.server.queries import Queries
 from rerail.server.query_results import EmitterRow
 from rerail.ui.address import Address
 from rerail.ui.figures.run_picture import HEIGHT, empty_figure
-from rerail.ui.markup import Markup, encoded, island
+from rerail.ui.markup import Content, Markup, encoded, island
+from rerail.ui.pages.alerts import run_alerts
 from rerail.ui.pages.exclusions import exclude_button, exclude_form
 from rerail.ui.pages.notes_part import notes_part
 from rerail.ui.pages.run_definition import switch, wanted_definition
@@ -93,9 +94,10 @@ class _Reading(NamedTuple):
     newest_checkpoints: Sequence[Checkpoint]
     trouble: str | None
     """Why the figures stand still, if they do."""
+    alerts: Content = None
 
-    def head(self) -> list[Markup]:
-        return head(self.view, self.trouble)
+    def head(self) -> list[Content]:
+        return [*head(self.view, self.trouble), self.alerts]
 
     def panels(self) -> list[Markup]:
         return panels(self.view, self.emitters, self.newest_checkpoints)
@@ -107,6 +109,7 @@ def _read(queries: Queries, run_id: str) -> _Reading:
         emitters=queries.emitters(run_id),
         newest_checkpoints=queries.newest_checkpoints(run_id),
         trouble=queries.run_row(run_id).error,
+        alerts=run_alerts(queries, run_id),
     )
 
 

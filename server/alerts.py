@@ -1,0 +1,189 @@
+"""Alert desk: how what people do with alerts, thresholds and channels gets into the store. For API, pages and command.
+
+Rules
+- Every action is judged against all before it, under the store's lock. Who acted on what they saw says which revision
+  that was; where something happened in between, nothing is done and the answer tells what: 409.
+- Nothing is edited and nothing deleted but channels; an undo is an action of its own.
+- A secret goes in and never comes out.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from urllib.parse import urlsplit
+
+from rerail.server.core.alert_life import BY_RULES, AlertEvent, Change, life, refusal_of
+from rerail.server.core.channels import KINDS, check_address
+from rerail.server.core.report import iso
+from rerail.server.core.threshold_changes import ThresholdChange
+from rerail.server.core.threshold_changes import refusal_of as threshold_refusal
+from rerail.server.errors import NotFoundError, RefusedRequestError
+from rerail.server.problems import LONGEST_NAME, LONGEST_WORDS, unfit, whole, words
+from rerail.server.store import Store
+from rerail.server.store.alert_rows import ChannelRow
+
+ACTION_FIELDS = ("action", "author", "reason", "until", "seconds", "undoes", "revision")
+THRESHOLD_FIELDS = ("rule", "project", "values", "author", "reason", "undoes")
+CHANNEL_FIELDS = ("name", "kind", "address", "secret", "is_on", "author")
+MOST_CHANNELS = 50
+SECOND = 10**9
+
+
+class AlertDesk:
+    """Takes what people do with alerts of one store."""
+
+    def __init__(self, store: Store, clock: Callable[[], int] = time.time_ns) -> None:
+        self._store = store
+        self._clock = clock
+
+    def act(self, key: str, stated: Mapping[str, object]) -> AlertEvent:
+        """Do it to an alert; the event with its number.
+
+        Raises NotFoundError, RefusedRequestError (409) where `revision` is not the newest, and (422) for nonsense.
+        """
+        now = self._clock()
+        said = _event_of(key, stated, now)
+        revision = whole(stated, "revision")
+
+        def judge(events: Sequence[AlertEvent]) -> AlertEvent:
+            stands = life(events)
+            # A rule that looked again is no reason to refuse a person: only what a person did in between is.
+            between = [each for each in events if revision is not None and each.event_id > revision]
+            by_people = [each for each in between if each.change not in BY_RULES]
+            if by_people:
+                raise _conflict(key, by_people[-1], stands.revision)
+            refused = refusal_of(said, events)
+            if refused is not None:
+                raise unfit(*refused)
+            return said
+
+        try:
+            return self._store.alerts.act(key, judge, now)
+        except KeyError:
+            raise NotFoundError("alert", key[:200]) from None
+
+    def change_thresholds(self, stated: Mapping[str, object]) -> ThresholdChange:
+        """Set thresholds of a rule. Raises RefusedRequestError (422)."""
+        said = threshold_change_of(stated, self._clock())
+
+        def judge(changes: Sequence[ThresholdChange]) -> ThresholdChange:
+            refused = threshold_refusal(said, changes)
+            if refused is not None:
+                raise unfit(*refused)
+            return said
+
+        return self._store.alerts.change_thresholds(judge)
+
+    def put_channel(self, channel_id: int, stated: Mapping[str, object]) -> ChannelRow:
+        """Add a channel (0) or change one. Raises NotFoundError, RefusedRequestError (422)."""
+        _only(stated, CHANNEL_FIELDS)
+        known = {row.channel_id: row for row in self._store.alerts.channels()}
+        before = known.get(channel_id)
+        if channel_id and before is None:
+            raise NotFoundError("channel", str(channel_id))
+        if not channel_id and len(known) >= MOST_CHANNELS:
+            raise unfit("channels", len(known), f"no more than {MOST_CHANNELS}")
+        name = words(stated, "name", LONGEST_NAME) or (before.name if before else None)
+        kind = words(stated, "kind", LONGEST_NAME) or (before.kind if before else None)
+        address = words(stated, "address", LONGEST_WORDS) or (before.address if before else None)
+        secret = words(stated, "secret", LONGEST_WORDS)
+        if not name:
+            raise unfit("name", name, "a channel has a name")
+        if kind not in KINDS:
+            raise unfit("kind", kind, f"one of {', '.join(KINDS)}")
+        if not address:
+            raise unfit("address", "", "where the messages go")
+        refused = check_address(kind, address)
+        if refused is not None:
+            raise unfit("address", _shown(address), refused)
+        is_on = stated.get("is_on", before.is_on if before else True)
+        if not isinstance(is_on, bool):
+            raise unfit("is_on", is_on, "true or false")
+        author = words(stated, "author", LONGEST_NAME)
+        row = ChannelRow(
+            channel_id, name, kind, address, bool(before and before.has_secret), is_on,
+            before.created_at if before else self._clock(), before.created_by if before else author,
+        )  # fmt: skip
+        return self._store.alerts.put_channel(row, secret)
+
+    def drop_channel(self, channel_id: int) -> None:
+        """Remove one. Raises NotFoundError."""
+        if not self._store.alerts.drop_channel(channel_id):
+            raise NotFoundError("channel", str(channel_id))
+
+    def test(self, channel_id: int) -> int:
+        """Put a message into the outbox that says it is a test; its number. Raises NotFoundError."""
+        if all(row.channel_id != channel_id for row in self._store.alerts.channels()):
+            raise NotFoundError("channel", str(channel_id))
+        return self._store.alerts.enqueue(channel_id, "test", (), self._clock())
+
+    def revive(self, message_id: int) -> None:
+        """Try a dead message again. Raises NotFoundError."""
+        if not self._store.alerts.revive(message_id, self._clock()):
+            raise NotFoundError("message", str(message_id))
+
+
+def _event_of(key: str, stated: Mapping[str, object], now: int) -> AlertEvent:
+    _only(stated, ACTION_FIELDS)
+    try:
+        change = Change(stated.get("action"))
+    except ValueError:
+        change = Change.FIRED
+    if change in BY_RULES:
+        people = ", ".join(each.value for each in Change if each not in BY_RULES)
+        raise unfit("action", stated.get("action"), f"one of {people}")
+    until = whole(stated, "until")
+    seconds = whole(stated, "seconds")
+    if seconds is not None and until is None:
+        until = now + min(seconds, 10**9) * SECOND
+    if change is not Change.SILENCE and until is not None:
+        raise unfit("until", until, f"{change.value} does not use it")
+    if change is not Change.UNDO and stated.get("undoes") is not None:
+        raise unfit("undoes", stated["undoes"], f"{change.value} does not use it")
+    return AlertEvent(
+        0, now, change, key, words(stated, "author", LONGEST_NAME), words(stated, "reason", LONGEST_WORDS), until,
+        whole(stated, "undoes"),
+    )  # fmt: skip
+
+
+def threshold_change_of(stated: Mapping[str, object], now: int) -> ThresholdChange:
+    """What a JSON object says of thresholds. Raises RefusedRequestError (422) with the field and the value."""
+    _only(stated, THRESHOLD_FIELDS)
+    values = stated.get("values") or {}
+    if not isinstance(values, Mapping) or len(values) > 20:
+        raise unfit("values", values, "not an object of thresholds")
+    read: list[tuple[str, float | None]] = []
+    for name, value in values.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise unfit(f"values.{name}", value, "not a number")
+        if value is not None and not math.isfinite(value):
+            raise unfit(f"values.{name}", str(value), "not a finite number")
+        read.append((str(name), None if value is None else float(value)))
+    return ThresholdChange(
+        0, now, words(stated, "rule", LONGEST_NAME) or "", words(stated, "project", LONGEST_NAME) or "",
+        tuple(sorted(read)), words(stated, "author", LONGEST_NAME), words(stated, "reason", LONGEST_WORDS),
+        whole(stated, "undoes"),
+    )  # fmt: skip
+
+
+def _only(stated: Mapping[str, object], known: Sequence[str]) -> None:
+    for name in stated:
+        if name not in known:
+            raise unfit(name, "…", f"not a field: {', '.join(known)}")
+
+
+def _shown(address: str) -> str:
+    return f"{urlsplit(address).scheme[:20]}://…" if "://" in address else "…"
+
+
+def _conflict(key: str, event: AlertEvent, revision: int) -> RefusedRequestError:
+    who = event.author or "somebody"
+    return RefusedRequestError(
+        409,
+        "conflict",
+        f"{who} did “{event.change.value}” at {(iso(event.at) or '')[:19]} UTC, after you looked at {key[:120]} "
+        f"(it is at revision {revision} now)",
+        "look at it again, then act; nothing was changed",
+    )

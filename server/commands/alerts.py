@@ -1,0 +1,129 @@
+"""`rerail alerts` and `rerail alert`: what is firing, and who has it, in a terminal.
+
+Rules
+- `alert` with a flag writes down what somebody did, at a server where one is named, else into the database.
+- A silence is said as people say it: `45m`, `2h`, `3d`, `1w`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from urllib.parse import quote
+
+from rerail.server.alerts import AlertDesk
+from rerail.server.api.alerts import alert_figures, entry_figures, event_figures
+from rerail.server.commands import opened_store, settings_of
+from rerail.server.commands.excluding import _request
+from rerail.server.commands.problems import _who
+from rerail.server.commands.showing import _print_json, _print_table
+from rerail.server.core.report import iso
+from rerail.server.errors import RefusedRequestError, RerailError
+from rerail.server.queries import Queries
+from rerail.server.query_alerts import AlertView
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def show_alerts(parsed: argparse.Namespace) -> int:
+    """The list."""
+    with opened_store(settings_of(parsed)) as store:
+        page = Queries(store).alerts.alerts(parsed.standing, " ".join(parsed.search), parsed.run_id, 0, parsed.limit)
+    if parsed.json:
+        rows = [entry_figures(each) for each in page.rows]
+        _print_json({"rows": rows, "total": page.total, "standings": dict(page.standings)})
+        return 0
+    if not page.rows:
+        print("No alert.")
+        return 0
+    _print_table(
+        ("STANDING", "SEVERITY", "SINCE", "RUN", "ALERT", "WHAT"),
+        [
+            (
+                each.standing.value,
+                each.row.severity,
+                (iso(each.row.since or each.row.changed_at) or "")[:19],
+                each.row.run,
+                each.row.key,
+                each.row.sentence,
+            )
+            for each in page.rows
+        ],
+    )
+    if page.total > len(page.rows):
+        print(f"{page.total - len(page.rows)} more; see --limit")
+    return 0
+
+
+def alert(parsed: argparse.Namespace) -> int:
+    """One alert, or what somebody did with it."""
+    said = _said(parsed)
+    if said is None:
+        with opened_store(settings_of(parsed)) as store:
+            found = Queries(store).alerts.alert(parsed.alert_id)
+        if parsed.json:
+            _print_json(alert_figures(found))
+        else:
+            _print_alert(found)
+        return 0
+    settings = settings_of(parsed)
+    url = str(parsed.url or settings.url or "").rstrip("/")
+    try:
+        if url:
+            path = f"{url}/api/v1/alerts/{quote(parsed.alert_id, safe='')}/actions"
+            done = _request("POST", path, settings.token, said)
+        else:
+            with opened_store(settings) as store:
+                event = AlertDesk(store).act(parsed.alert_id, said)
+                now = alert_figures(Queries(store).alerts.alert(parsed.alert_id))
+                done = {"action": event_figures(event), "alert": now}
+    except RefusedRequestError as error:
+        raise RerailError(f"{error.message}. {error.hint}") from None
+    if parsed.json:
+        _print_json(done)
+        return 0
+    action, stands = done["action"], done["alert"]
+    assert isinstance(action, dict)
+    assert isinstance(stands, dict)
+    print(f"action {action['action_id']}: {action['action']}; {stands['alert']} is {stands['standing']}")
+    return 0
+
+
+def _said(parsed: argparse.Namespace) -> Mapping[str, object] | None:
+    said: dict[str, object] = {}
+    if parsed.ack:
+        said["action"] = "acknowledge"
+    elif parsed.silence is not None:
+        said |= {"action": "silence", "seconds": seconds_of(parsed.silence)}
+    elif parsed.undo is not None:
+        said |= {"action": "undo", "undoes": parsed.undo}
+    else:
+        name = next((name for name in ("unsilence", "resolve", "reopen") if getattr(parsed, name)), None)
+        if name is None:
+            return None
+        said["action"] = name
+    if parsed.reason:
+        said["reason"] = parsed.reason
+    author = parsed.author or _who()
+    return said | ({"author": author} if author else {})
+
+
+def seconds_of(length: str) -> int:
+    """`2h` as seconds. Raises RerailError."""
+    found = re.fullmatch(r"(\d{1,6})([smhdw])", length.strip())
+    if found is None:
+        raise RerailError(f"--silence {length!r}: say a length like 45m, 2h, 3d or 1w")
+    return int(found[1]) * UNITS[found[2]]
+
+
+def _print_alert(found: AlertView) -> None:
+    print(f"{found.row.key}: {found.standing.value}" + (", comes and goes" if found.is_flapping else ""))
+    print(found.row.sentence)
+    print(found.advice)
+    for each in found.history:
+        event = each.event
+        who = f" by {event.author}" if event.author else ""
+        what = event.reason or event.sentence or ""
+        undone = " [undone]" if each.is_undone else ""
+        print(f"{event.event_id}  {(iso(event.at) or '')[:19]}  {event.change.value}{who}: {what}{undone}")

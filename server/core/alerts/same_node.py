@@ -1,0 +1,44 @@
+"""The same node: it is blamed for faults of several runs, or several of this one.
+
+Faults of the workload are no node's. What other runs say comes with the thresholds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rerail.server.core.alert_rules import DAY, AlertRule, Finding, Severity, Threshold, Thresholds, faults_of
+from rerail.server.core.view import Domain, Incident, RunView
+
+
+def _find(run: RunView, limits: Thresholds) -> Iterable[Finding]:
+    blamed: dict[str, list[Incident]] = {}
+    for each in faults_of(run):
+        if each.verdict.culprit_node and each.verdict.domain is not Domain.WORKLOAD:
+            blamed.setdefault(each.verdict.culprit_node, []).append(each)
+    for node, incidents in sorted(blamed.items()):
+        newest = incidents[-1]
+        if run.as_of - newest.started_at > limits["days"] * DAY:
+            continue
+        runs = 1 + limits.blamed_elsewhere.get(node, 0)
+        if runs < limits["runs"] and len(incidents) < limits["incidents"]:
+            continue
+        where = f"faults of {runs} runs" if runs >= limits["runs"] else f"{len(incidents)} faults of this run"
+        yield RULE.finding(
+            run, f"Node {node} is blamed for {where}.", subject=node, since=incidents[0].started_at,
+            mark=newest.incident_id, incident_id=newest.incident_id, node=node,
+        )  # fmt: skip
+
+
+RULE = AlertRule(
+    name="same_node",
+    severity=Severity.NOTICE,
+    summary="One node is blamed for faults of several runs, or for several of one.",
+    advice="Drain the node and test it; its page says how likely chance is.",
+    find=_find,
+    thresholds=(
+        Threshold("runs", 2, "runs", "that blame it", 2, 1000),
+        Threshold("incidents", 3, "incidents", "of this run that it is blamed for", 2, 1000),
+        Threshold("days", 7, "days", "since the newest of them", 1, 365),
+    ),
+)

@@ -1,0 +1,79 @@
+"""Composing: a message out of what waits in the outbox, as things stand when it is sent."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from rerail.server.core.words import count, duration
+from rerail.server.errors import NotFoundError
+from rerail.server.notify.messages import LINES, Message, Told
+from rerail.server.queries import Queries
+from rerail.server.store import Store
+from rerail.server.store.alert_rows import AlertRow, MessageRow
+
+HOUR_NS = 3600 * 10**9
+OVER = frozenset({"cleared", "resolve"})
+
+
+def message_of(store: Store, queries: Queries, row: MessageRow, url: str | None) -> Message:
+    """The message. An alert that is not known any more is left out."""
+    known = store.alerts.alerts([key for key, _, _ in row.entries])
+    told = []
+    for key, change, at in row.entries:
+        if key in known:
+            told.append(_told(queries, known[key][0], change, at, url, with_details=len(told) < LINES))
+    told.sort(key=lambda each: (not each.is_firing, each.severity != "urgent"))
+    base = None if url is None else url.rstrip("/")
+    return Message(
+        row.message_id, row.group_key, _title(row, told), tuple(told), row.count, row.created_at,
+        None if base is None else f"{base}/alerts",
+    )  # fmt: skip
+
+
+def _title(row: MessageRow, told: list[Told]) -> str:
+    if not told:
+        return "rerail: test"
+    firing = sum(each.is_firing for each in told)
+    runs = len({each.run for each in told})
+    if row.count == 1:
+        state = "" if firing else " is over"
+        return f"rerail: {told[0].rule.replace('_', ' ')}{state} on {told[0].run}"
+    if row.group_key == "storm" or row.count > len(told):
+        return f"rerail: {count(row.count, 'alert')} at once, on {count(runs, 'run')} and more"
+    over = len(told) - firing
+    parts = ([f"{firing} firing"] if firing else []) + ([f"{over} over"] if over else [])
+    return f"rerail: {told[0].rule.replace('_', ' ')}, {', '.join(parts)} on {count(runs, 'run')}"
+
+
+def _told(queries: Queries, row: AlertRow, change: str, at: int, url: str | None, *, with_details: bool) -> Told:
+    cost = verdict = similar = None
+    if with_details and row.incident_id is not None:
+        cost, verdict, similar = _incident(queries, row.incident_id)
+    link = None
+    if url is not None:
+        about = f"incidents/{quote(row.incident_id, safe='')}" if row.incident_id else f"runs/{quote(row.run, safe='')}"
+        link = f"{url.rstrip('/')}/{about}"
+    return Told(
+        row.key, row.rule, row.run, row.severity, "over" if change in OVER else change, change not in OVER,
+        row.sentence, row.group_key, row.since, at, cost, verdict, similar, link,
+    )  # fmt: skip
+
+
+def _incident(queries: Queries, incident_id: str) -> tuple[str | None, str | None, str | None]:
+    """What it cost so far, why, and the incident most like it with what helped then."""
+    try:
+        found = queries.incident(incident_id).incident
+        alike = queries.problems.similar(incident_id, 5).similar
+    except NotFoundError:
+        return None, None, None
+    gpu = "" if found.lost_gpu_ns is None else f", {found.lost_gpu_ns / HOUR_NS:.1f} GPU-h"
+    so_far = " so far" if found.is_open else ""
+    cost = f"cost{so_far}: {duration(found.so_far_ns)}, {count(found.lost_steps, 'step')} to redo{gpu}"
+    verdict = (
+        f"cause: {found.verdict.cause.replace('_', ' ')} ({found.verdict.confidence:.0%}): {found.verdict.sentence}"
+    )
+    best = next((each for each in alike if each.resolution is not None), next(iter(alike), None))
+    if best is None:
+        return cost, verdict, None
+    helped = "" if best.resolution is None else f"; then: {best.resolution.text}"
+    return cost, verdict, f"like {best.occurrence.incident_id}{helped}"

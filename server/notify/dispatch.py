@@ -1,0 +1,138 @@
+"""Dispatch: takes due messages out of the outbox and hands each to its channel, a thread for each channel.
+
+Rules
+- A channel that hangs or fails delays nobody else: it has one delivery under way at most, in a thread of its own.
+- A failed delivery is tried again, later each time (5 s, 10 s, 20 s … an hour); after `MOST_TRIES` it is a dead letter
+  that the alerts page shows and a person may revive.
+- A claim is a lease: when this process is killed under way, the message is delivered again when the lease is over.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from rerail.server.errors import StoreAwayError
+from rerail.server.notify import send
+from rerail.server.notify.composing import message_of
+from rerail.server.notify.messages import Channel, DeliveryError
+from rerail.server.queries import Queries
+from rerail.server.store import Store
+from rerail.server.store.alert_rows import ChannelRow, MessageRow
+
+logger = logging.getLogger(__name__)
+
+SECOND = 10**9
+LEASE_NS = 120 * SECOND
+MOST_TRIES = 12
+FIRST_PAUSE = 5 * SECOND
+LONGEST_PAUSE = 3600 * SECOND
+IDLE_SECONDS = 0.3
+
+
+def pause_ns(tries: int) -> int:
+    """How long to wait after so many tries."""
+    return min(LONGEST_PAUSE, FIRST_PAUSE << min(30, max(0, tries - 1)))
+
+
+class Dispatch:
+    """Delivers the messages of one store."""
+
+    def __init__(
+        self, store: Store, queries: Queries, url: str | None = None, clock: Callable[[], int] = time.time_ns
+    ) -> None:
+        self._store = store
+        self._queries = queries
+        self._url = url
+        self._clock = clock
+        self._busy: dict[int, threading.Thread] = {}
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to deliver in a thread of its own."""
+        self._thread = threading.Thread(target=self._run_forever, name="rerail-notify", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Begin no delivery any more. One that hangs is left to its lease."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+        for thread in list(self._busy.values()):
+            thread.join(1)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread lives."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def _run_forever(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                begun = self.deliver_due()
+            except StoreAwayError as error:
+                logger.warning("the database is away: %s", error)
+                begun = 0
+                self._stopping.wait(2)
+            except Exception:
+                logger.exception("messages could not be taken out of the outbox")
+                begun = 0
+                self._stopping.wait(5)
+            if not begun:
+                self._stopping.wait(IDLE_SECONDS)
+
+    def deliver_due(self) -> int:
+        """Begin the deliveries that are due; how many were begun."""
+        self._busy = {channel: thread for channel, thread in self._busy.items() if thread.is_alive()}
+        rows = self._store.alerts.claim(self._clock(), LEASE_NS, tuple(self._busy))
+        if not rows:
+            return 0
+        channels = {row.channel_id: row for row in self._store.alerts.channels()}
+        for row in rows:
+            channel = channels.get(row.channel_id)
+            if channel is None or (not channel.is_on and row.group_key != "test"):
+                # A channel that is off keeps its tests only; what else waits for it is given up, and shown.
+                self._store.alerts.finish(row.message_id, self._clock(), "the channel is off", None)
+                continue
+            thread = threading.Thread(
+                target=self._deliver, args=(channel, row), name=f"rerail-notify-{row.channel_id}", daemon=True
+            )
+            self._busy[row.channel_id] = thread
+            thread.start()
+        return len(rows)
+
+    def wait(self, seconds: float) -> None:
+        """Until the deliveries under way are over, or so long."""
+        until = time.monotonic() + seconds
+        for thread in list(self._busy.values()):
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def _deliver(self, channel: ChannelRow, row: MessageRow) -> None:
+        try:
+            secret = self._store.alerts.channel_secrets().get(channel.channel_id)
+            message = message_of(self._store, self._queries, row, self._url)
+            if row.entries and not message.told:
+                self._store.alerts.finish(row.message_id, self._clock(), "its alerts are not known any more", None)
+                return
+            error = None
+            try:
+                send(Channel(channel.channel_id, channel.name, channel.kind, channel.address, secret), message)
+            except DeliveryError as failed:
+                error = str(failed)
+            self._finish(channel, row, error)
+        except StoreAwayError as away:
+            logger.warning("the database is away: %s", away)
+        except Exception as bug:
+            # What a client library raises may hold the address: its type is enough here.
+            logger.error("channel %s: message %s failed: %s", channel.name, row.message_id, type(bug).__name__)
+            self._finish(channel, row, type(bug).__name__)
+
+    def _finish(self, channel: ChannelRow, row: MessageRow, error: str | None) -> None:
+        now = self._clock()
+        again = None if error is None or row.tries >= MOST_TRIES else now + pause_ns(row.tries)
+        if error is not None:
+            logger.warning("channel %s: message %s: %s (try %s)", channel.name, row.message_id, error, row.tries)
+        self._store.alerts.finish(row.message_id, now, error, again)

@@ -1,0 +1,233 @@
+"""Queries about the fleet: how good all runs were together, what it cost, and which of them needs a person first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rerail.server.core.facts import Phase
+from rerail.server.core.rollup import Resolution, RollupBin
+from rerail.server.core.statistics import percentile
+from rerail.server.core.view import RunState, SpanKind
+from rerail.server.query_problem_results import NodeRow
+from rerail.server.query_results import RunRow
+from rerail.server.store import Store
+from rerail.server.store.alert_rows import AlertRow, FaultSums
+
+if TYPE_CHECKING:
+    from rerail.server.queries import Queries
+
+WEEK = 7 * Resolution.DAY
+COLUMN = 3 * Resolution.HOUR
+GPU_MS = 1_000_000
+MOST_WANTING = 20
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSum:
+    """Time of all runs together, in one stretch."""
+
+    start: int
+    end: int
+    elapsed_ns: int
+    productive_ns: int
+    faults_ns: int
+    lost_gpu_ns: tuple[tuple[Phase, int], ...]
+    """Not productive, by phase, the largest first; only of what has a GPU number."""
+
+    @property
+    def training_goodput(self) -> float | None:
+        """Productive ÷ elapsed; None where nothing elapsed."""
+        return self.productive_ns / self.elapsed_ns if self.elapsed_ns else None
+
+    @property
+    def infrastructure_goodput(self) -> float | None:
+        """1 − faults ÷ elapsed."""
+        return 1 - self.faults_ns / self.elapsed_ns if self.elapsed_ns else None
+
+
+@dataclass(frozen=True, slots=True)
+class CauseCost:
+    """What one cause cost in the period, and in the one before."""
+
+    cause: str
+    incidents: int
+    incidents_before: int
+    lost_gpu_ns: int | None
+    lost_gpu_before_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeRecovery:
+    """Times to recover of one scope; p50 of the period before beside it."""
+
+    scope: str
+    n: int
+    p50_ns: int | None
+    p90_ns: int | None
+    max_ns: int | None
+    n_before: int
+    p50_before_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WantingRun:
+    """A run that needs a person, and why; the most urgent reason first."""
+
+    run: RunRow
+    reason: str
+    """`alert`, `stalled` or `silent`."""
+    alerts: tuple[AlertRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetView:
+    """The fleet page."""
+
+    start: int
+    end: int
+    now: FleetSum
+    before: FleetSum
+    columns: tuple[FleetSum, ...]
+    """The period in stretches of three hours."""
+    runs: int
+    states: tuple[tuple[RunState, int], ...]
+    causes: tuple[CauseCost, ...]
+    recoveries: tuple[ScopeRecovery, ...]
+    wanting: tuple[WantingRun, ...]
+    wanting_count: int
+    open_alerts: int
+    lemons: tuple[NodeRow, ...]
+
+
+class FleetQueries:
+    """Reads about all runs of one store."""
+
+    def __init__(self, queries: Queries, store: Store, clock: Callable[[], int] = time.time_ns) -> None:
+        self._queries = queries
+        self._store = store
+        self._clock = clock
+
+    def view(self, length_ns: int = WEEK) -> FleetView:
+        """The period until now, with the one before it."""
+        at = self._clock()
+        end = -(-at // Resolution.HOUR) * Resolution.HOUR
+        start = end - length_ns
+        bins, runs = self._store.fleet_rollup(Resolution.HOUR, start - length_ns, end)
+        states = tuple((state, self._queries.runs(state=state.value, limit=1).total) for state in RunState)
+        wanting, wanting_count = self._wanting()
+        lemons = self._queries.nodes.nodes(level="lemon", limit=5).rows if runs else ()
+        columns = []
+        hours = _by_hour(bins)
+        for first in range(start, end, COLUMN):
+            columns.append(_sum(hours, first, min(end, first + COLUMN)))
+        return FleetView(
+            start, end, _sum(hours, start, end), _sum(hours, start - length_ns, start), tuple(columns), runs, states,
+            self._causes(start, end, length_ns), self._recoveries(start, end, length_ns), wanting, wanting_count,
+            self._queries.alerts.open_count(), tuple(lemons),
+        )  # fmt: skip
+
+    def _causes(self, start: int, end: int, length: int) -> tuple[CauseCost, ...]:
+        now = _by(self._store.alerts.faults_between(start, end), lambda each: each.cause)
+        before = _by(self._store.alerts.faults_between(start - length, start), lambda each: each.cause)
+        costs = [
+            CauseCost(
+                cause,
+                _count(now.get(cause)),
+                _count(before.get(cause)),
+                _cost(now.get(cause)),
+                _cost(before.get(cause)),
+            )
+            for cause in {*now, *before}
+        ]
+        return tuple(sorted(costs, key=lambda each: (-(each.lost_gpu_ns or 0), -each.incidents, each.cause)))
+
+    def _recoveries(self, start: int, end: int, length: int) -> tuple[ScopeRecovery, ...]:
+        now = _by(self._store.alerts.faults_between(start, end), lambda each: each.scope or "unknown")
+        before = _by(self._store.alerts.faults_between(start - length, start), lambda each: each.scope or "unknown")
+        rows = []
+        for scope in sorted({*now, *before}):
+            mine, old = _lengths(now.get(scope)), _lengths(before.get(scope))
+            rows.append(
+                ScopeRecovery(
+                    scope,
+                    len(mine),
+                    _at(mine, 0.5),
+                    _at(mine, 0.9),
+                    mine[-1] if mine else None,
+                    len(old),
+                    _at(old, 0.5),
+                )
+            )
+        return tuple(rows)
+
+    def _wanting(self) -> tuple[tuple[WantingRun, ...], int]:
+        """Runs with open alerts first, urgent before others, then those that stall, then the silent ones."""
+        alerts, _ = self._store.alerts.rows("open", "", None, self._clock(), 0, 500)
+        by_run: dict[str, list[AlertRow]] = {}
+        for each in alerts:
+            by_run.setdefault(each.run, []).append(each)
+        order = sorted(
+            by_run, key=lambda run: (all(each.severity != "urgent" for each in by_run[run]), -len(by_run[run]))
+        )
+        found = []
+        for run in order[:MOST_WANTING]:
+            row = self._store.run_row(run)
+            if row is not None:
+                found.append(WantingRun(row, "alert", tuple(by_run[run])))
+        silent = self._queries.runs(state=RunState.SILENT.value, limit=MOST_WANTING + len(by_run))
+        alive = self._queries.runs(state=RunState.ALIVE.value, sort="current_phase", limit=200).rows
+        stalled = [row for row in alive if row.current_phase is Phase.STALLED and row.run_id not in by_run]
+        still = [row for row in silent.rows if row.run_id not in by_run]
+        found += [WantingRun(row, "stalled", ()) for row in stalled]
+        found += [WantingRun(row, "silent", ()) for row in still]
+        total = len(by_run) + len(stalled) + max(len(still), silent.total - sum(run in by_run for run in by_run))
+        return tuple(found[:MOST_WANTING]), max(total, len(found))
+
+
+def _by_hour(bins: tuple[RollupBin, ...]) -> dict[int, RollupBin]:
+    return {each.start + place * Resolution.HOUR: each for each in bins for place in range(each.count)}
+
+
+def _sum(hours: Mapping[int, RollupBin], start: int, end: int) -> FleetSum:
+    elapsed = productive = faults = 0
+    lost: dict[Phase, int] = {}
+    for at in range(start, end, Resolution.HOUR):
+        found = hours.get(at)
+        for cell in () if found is None else found.cells:
+            if cell.phase is Phase.EXCLUDED:
+                continue
+            elapsed += cell.ns
+            if cell.kind is SpanKind.PRODUCTIVE:
+                productive += cell.ns
+                continue
+            faults += cell.ns if cell.kind is SpanKind.FAULT else 0
+            lost[cell.phase] = lost.get(cell.phase, 0) + (cell.gpu_ns or 0)
+    ordered = tuple(sorted(((phase, cost) for phase, cost in lost.items() if cost), key=lambda each: -each[1]))
+    return FleetSum(start, end, elapsed, productive, faults, ordered)
+
+
+def _by(sums: tuple[FaultSums, ...], name: Callable[[FaultSums], str]) -> dict[str, list[FaultSums]]:
+    found: dict[str, list[FaultSums]] = {}
+    for each in sums:
+        found.setdefault(name(each), []).append(each)
+    return found
+
+
+def _count(sums: list[FaultSums] | None) -> int:
+    return sum(each.incidents for each in sums or ())
+
+
+def _cost(sums: list[FaultSums] | None) -> int | None:
+    known = [each.lost_gpu_ms for each in sums or () if each.lost_gpu_ms is not None]
+    return sum(known) * GPU_MS if known else None
+
+
+def _lengths(sums: list[FaultSums] | None) -> list[int]:
+    return sorted(length for each in sums or () for length in each.recover_ns)
+
+
+def _at(lengths: list[int], share: float) -> int | None:
+    return percentile(lengths, share) if lengths else None

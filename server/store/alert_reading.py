@@ -1,0 +1,183 @@
+"""Alert reading: alerts, their events, and sums over incidents, each call over one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import ColumnElement, Engine, and_, case, func, or_, select
+
+from rerail.server.core.alert_life import AlertEvent, Life, life
+from rerail.server.core.threshold_changes import ThresholdChange
+from rerail.server.core.view import RunView
+from rerail.server.store import documents, tables
+from rerail.server.store.alert_rows import AlertRow, FaultSums
+from rerail.server.store.alert_writing import ROUND, events_of, portions, thresholds_of
+from rerail.server.store.append import key_of
+
+_alert, _incident, _view, _run = tables.alert.c, tables.incident.c, tables.run_view.c, tables.run.c
+_COLUMNS = [tables.alert.c[name] for name in AlertRow._fields]
+MOST_RECOVERIES = 50_000
+
+
+def _is_silenced(now: int) -> ColumnElement[bool]:
+    return and_(_alert.silenced_until.is_not(None), _alert.silenced_until > now)
+
+
+def _stands(standing: str, now: int) -> ColumnElement[bool]:
+    silenced = _is_silenced(now)
+    if standing == "resolved":
+        return _alert.is_resolved.is_(True)
+    if standing == "silenced":
+        return and_(_alert.is_resolved.is_(False), silenced)
+    is_acknowledged = standing == "acknowledged"
+    return and_(_alert.is_resolved.is_(False), ~silenced, _alert.is_acknowledged.is_(is_acknowledged))
+
+
+class AlertReader:
+    """Reads of one database."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def seen(self) -> int:
+        """See `AlertStore.seen`."""
+        table = tables.alert_round
+        with self._engine.connect() as connection:
+            return connection.execute(select(table.c.seen).where(table.c.round_id == ROUND)).scalar_one_or_none() or 0
+
+    def views_since(self, revision: int, limit: int) -> tuple[int, tuple[RunView, ...]]:
+        """See `AlertStore.views_since`."""
+        wanted = (
+            select(_view.revision, _view.document)
+            .where(_view.revision > revision)
+            .order_by(_view.revision)
+            .limit(limit)
+        )
+        with self._engine.connect() as connection:
+            rows = connection.execute(wanted).all()
+        views = tuple(documents.read_document(RunView, row.document) for row in rows if row.document)
+        return (rows[-1].revision if rows else revision), views
+
+    def firing(self, runs: Sequence[str]) -> tuple[AlertRow, ...]:
+        """See `AlertStore.firing`."""
+        found: list[AlertRow] = []
+        with self._engine.connect() as connection:
+            for some in portions(sorted(map(key_of, runs))):
+                wanted = select(*_COLUMNS).where(_alert.run_id.in_(some), _alert.is_firing.is_(True))
+                found += (AlertRow(*row) for row in connection.execute(wanted))
+        return tuple(found)
+
+    def alerts(self, keys: Sequence[str]) -> dict[str, tuple[AlertRow, Life]]:
+        """See `AlertStore.alerts`."""
+        found: dict[str, tuple[AlertRow, Life]] = {}
+        with self._engine.connect() as connection:
+            histories = events_of(connection, keys)
+            for some in portions(sorted(map(key_of, keys))):
+                for row in connection.execute(select(*_COLUMNS).where(_alert.alert_id.in_(some))):
+                    read = AlertRow(*row)
+                    found[read.key] = (read, life(histories.get(read.key, ())))
+        return found
+
+    def rows(
+        self, standing: str | None, search: str, run: str | None, now: int, offset: int, limit: int
+    ) -> tuple[tuple[AlertRow, ...], int]:
+        """See `AlertStore.rows`."""
+        where: list[ColumnElement[bool]] = []
+        if standing is not None:
+            where.append(_stands(standing, now))
+        if run is not None:
+            where.append(_alert.run_id == key_of(run))
+        for word in search.lower().split()[:10]:
+            like = f"%{word.replace('|', '||').replace('%', '|%').replace('_', '|_')}%"
+            where.append(
+                or_(
+                    *(
+                        func.lower(column).like(like, escape="|")
+                        for column in (_alert.run, _alert.rule, _alert.sentence)
+                    )
+                )
+            )
+        order = (_alert.is_resolved, case((_alert.severity == "urgent", 0), else_=1), _alert.changed_at.desc())
+        wanted = select(*_COLUMNS).where(*where).order_by(*order, _alert.alert_id).offset(offset).limit(limit)
+        with self._engine.connect() as connection:
+            total = connection.execute(select(func.count()).select_from(tables.alert).where(*where)).scalar_one()
+            return tuple(AlertRow(*row) for row in connection.execute(wanted)), total
+
+    def standings(self, now: int) -> dict[str, int]:
+        """See `AlertStore.standings`."""
+        standing = case(
+            (_alert.is_resolved.is_(True), "resolved"),
+            (_is_silenced(now), "silenced"),
+            (_alert.is_acknowledged.is_(True), "acknowledged"),
+            else_="open",
+        )
+        with self._engine.connect() as connection:
+            rows = connection.execute(select(standing.label("standing"), func.count().label("n")).group_by(standing))
+            return {row.standing: row.n for row in rows}
+
+    def open_by_rule(self, now: int) -> dict[tuple[str, str], int]:
+        """See `AlertStore.open_by_rule`."""
+        wanted = (
+            select(_alert.rule, _alert.severity, func.count().label("n"))
+            .where(_stands("open", now))
+            .group_by(_alert.rule, _alert.severity)
+        )
+        with self._engine.connect() as connection:
+            return {(row.rule, row.severity): row.n for row in connection.execute(wanted)}
+
+    def events(self, key: str) -> tuple[AlertEvent, ...]:
+        """See `AlertStore.events`."""
+        with self._engine.connect() as connection:
+            return tuple(events_of(connection, [key]).get(key, ()))
+
+    def thresholds(self) -> tuple[ThresholdChange, ...]:
+        """See `AlertStore.thresholds`."""
+        with self._engine.connect() as connection:
+            return thresholds_of(connection)
+
+    def faults_between(self, start: int, end: int) -> tuple[FaultSums, ...]:
+        """See `AlertStore.faults_between`."""
+        inside = (_incident.started_at >= start, _incident.started_at < end, _incident.counts.is_(True))
+        sums = (
+            select(
+                _incident.cause, _incident.scope, func.count().label("n"), func.sum(_incident.lost_gpu_ms).label("cost")
+            )
+            .where(*inside)
+            .group_by(_incident.cause, _incident.scope)
+        )
+        lengths = (
+            select(_incident.cause, _incident.scope, _incident.recover_ns)
+            .where(*inside, _incident.ended_at.is_not(None), _incident.recover_ns.is_not(None))
+            .order_by(_incident.started_at.desc())
+            .limit(MOST_RECOVERIES)
+        )
+        with self._engine.connect() as connection:
+            rows = connection.execute(sums).all()
+            recovered: dict[tuple[str, str | None], list[int]] = {}
+            for cause, scope, length in connection.execute(lengths):
+                recovered.setdefault((cause, scope), []).append(length)
+        return tuple(
+            FaultSums(
+                row.cause, row.scope, row.n, None if row.cost is None else int(row.cost),
+                tuple(sorted(recovered.get((row.cause, row.scope), ()))),
+            )
+            for row in rows
+        )  # fmt: skip
+
+    def faults_by_cause(self) -> dict[str, int]:
+        """See `AlertStore.faults_by_cause`."""
+        wanted = (
+            select(_incident.cause, func.count().label("n")).where(_incident.counts.is_(True)).group_by(_incident.cause)
+        )
+        with self._engine.connect() as connection:
+            return {row.cause: row.n for row in connection.execute(wanted)}
+
+    def intake(self) -> Mapping[str, int]:
+        """See `AlertStore.intake`."""
+        refused = tables.refused_count.c
+        with self._engine.connect() as connection:
+            accepted, duplicate = connection.execute(
+                select(func.coalesce(func.sum(_run.accepted), 0), func.coalesce(func.sum(_run.duplicate), 0))
+            ).one()
+            rejected = connection.execute(select(func.coalesce(func.sum(refused.total), 0))).scalar_one()
+        return {"accepted": int(accepted), "duplicate": int(duplicate), "refused": int(rejected)}

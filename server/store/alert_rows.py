@@ -1,0 +1,180 @@
+"""Alert rows: what the store keeps and gives of alerts, thresholds, channels and messages, and what it promises.
+
+Promises
+- What rules saw and the messages that follow from it are written in one transaction: who is killed after it has lost
+  nothing, who is killed before it has told nobody of what is not there.
+- An event is judged under a lock against every event of its alert before it, is durable when it is answered, and is
+  never edited. Deriving runs anew touches none.
+- A message is delivered at least once. Two deliverers never have it at one time, until the claim of one runs out.
+- A secret is given to who delivers (`channel_secrets`), and to nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from rerail.server.core.alert_life import AlertEvent, Life
+from rerail.server.core.alert_rules import Finding
+from rerail.server.core.threshold_changes import ThresholdChange
+from rerail.server.core.view import RunView
+
+
+class AlertRow(NamedTuple):
+    """An alert as lists need it."""
+
+    alert_id: int
+    key: str
+    rule: str
+    run: str
+    subject: str
+    severity: str
+    group_key: str
+    problem_id: str | None
+    incident_id: str | None
+    node: str | None
+    sentence: str
+    since: int | None
+    seen_at: int
+    absent_since: int | None
+    is_firing: bool
+    is_resolved: bool
+    is_acknowledged: bool
+    silenced_until: int | None
+    changed_at: int
+
+
+class Looked(NamedTuple):
+    """One alert, looked at once."""
+
+    key: str
+    run: str
+    rule: str
+    subject: str
+    at: int
+    """The instant the run was looked at."""
+    finding: Finding | None
+    is_over: bool
+    """The run ended."""
+
+
+class ChannelRow(NamedTuple):
+    """Where messages go."""
+
+    channel_id: int
+    name: str
+    kind: str
+    address: str
+    """Of a webhook or an Alertmanager its URL, of Apprise its whole address: may hold secrets. See `masked`."""
+    has_secret: bool
+    is_on: bool
+    created_at: int
+    created_by: str | None
+
+
+class MessageRow(NamedTuple):
+    """A message that waits, was sent, or was given up."""
+
+    message_id: int
+    channel_id: int
+    group_key: str
+    state: str
+    """`waiting`, `sent` or `dead`."""
+    created_at: int
+    due_at: int
+    tries: int
+    finished_at: int | None
+    error: str | None
+    entries: tuple[tuple[str, str, int], ...]
+    """`(alert key, change, at)`, the latest change of each."""
+    count: int
+    """Alerts it is about, those without an entry among them."""
+
+
+class FaultSums(NamedTuple):
+    """Unplanned incidents that began in a range, of one cause and scope."""
+
+    cause: str
+    scope: str | None
+    incidents: int
+    lost_gpu_ms: int | None
+    recover_ns: tuple[int, ...]
+    """Of those that recovered, ascending."""
+
+
+class AlertStore(Protocol):
+    """See the promises above."""
+
+    def seen(self) -> int:
+        """Revision of views up to which runs were looked at."""
+
+    def views_since(self, revision: int, limit: int) -> tuple[int, tuple[RunView, ...]]:
+        """Views saved after a revision, oldest first, and the revision of the last of them."""
+
+    def firing(self, runs: Sequence[str]) -> tuple[AlertRow, ...]:
+        """Alerts of these runs whose condition holds, as far as it is written down."""
+
+    def alerts(self, keys: Sequence[str]) -> dict[str, tuple[AlertRow, Life]]:
+        """Alerts by their keys, and how each stands."""
+
+    def record(self, seen_before: int, seen: int, looked: Sequence[Looked], now: int) -> tuple[AlertEvent, ...] | None:
+        """Write down what looking came to, and the messages that follow; None where somebody else looked meanwhile."""
+
+    def act(self, key: str, judge: Callable[[Sequence[AlertEvent]], AlertEvent], now: int) -> AlertEvent:
+        """Add the event that `judge` makes of all before it. Raises KeyError for an alert that is not known."""
+
+    def rows(
+        self, standing: str | None, search: str, run: str | None, now: int, offset: int, limit: int
+    ) -> tuple[tuple[AlertRow, ...], int]:
+        """Alerts that stand so, what changed last first, and how many there are."""
+
+    def standings(self, now: int) -> dict[str, int]:
+        """How many alerts stand how."""
+
+    def open_by_rule(self, now: int) -> dict[tuple[str, str], int]:
+        """`(rule, severity)` → open alerts."""
+
+    def events(self, key: str) -> tuple[AlertEvent, ...]:
+        """Everything that happened to an alert, oldest first."""
+
+    def thresholds(self) -> tuple[ThresholdChange, ...]:
+        """Every change of thresholds, oldest first."""
+
+    def change_thresholds(self, judge: Callable[[Sequence[ThresholdChange]], ThresholdChange]) -> ThresholdChange:
+        """Add the change that `judge` makes of all before it."""
+
+    def channels(self) -> tuple[ChannelRow, ...]:
+        """Every channel, by name."""
+
+    def channel_secrets(self) -> dict[int, str]:
+        """Secrets by channel, for who delivers."""
+
+    def put_channel(self, row: ChannelRow, secret: str | None) -> ChannelRow:
+        """Add a channel (id 0) or change one; a secret of None keeps the one that is there."""
+
+    def drop_channel(self, channel_id: int) -> bool:
+        """Remove a channel and what waits for it; False where there is none."""
+
+    def enqueue(self, channel_id: int, group_key: str, entries: Sequence[tuple[str, str, int]], now: int) -> int:
+        """A message by itself, due at once; its number."""
+
+    def claim(self, now: int, lease_ns: int, busy: Sequence[int]) -> tuple[MessageRow, ...]:
+        """One due message of every channel that is on and not busy; nobody else gets them before the lease is over."""
+
+    def finish(self, message_id: int, now: int, error: str | None, again_at: int | None) -> None:
+        """It was sent; or, with an error, is tried again at an instant; or never again."""
+
+    def messages(self, state: str | None, limit: int) -> tuple[MessageRow, ...]:
+        """Messages, newest first."""
+
+    def revive(self, message_id: int, now: int) -> bool:
+        """Try a dead message again; False where there is none."""
+
+    def faults_between(self, start: int, end: int) -> tuple[FaultSums, ...]:
+        """Unplanned incidents that began in `[start, end)`, by cause and scope."""
+
+    def faults_by_cause(self) -> dict[str, int]:
+        """Unplanned incidents ever, by cause."""
+
+    def intake(self) -> Mapping[str, int]:
+        """Facts accepted, duplicates and refused lines, ever."""

@@ -1,0 +1,114 @@
+"""Alerts and the fleet in a real browser: seen, taken, resolved; thresholds tried; a channel added and tested."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from tests.browser.serving import Server, serve
+from tests.browser.stories import SECOND, RunStory, finished
+
+pytestmark = pytest.mark.browser
+
+
+def looping(run: str) -> str:
+    """A run that dies three times at one step."""
+    story = RunStory(run, time.time_ns() - 400 * SECOND).begin(gpus=8, project="atlas").attempt(starting=5, gpus=8)
+    story.steps(20).save()
+    for _ in range(3):
+        story.steps(10).die(5, "ValueError: <b>bad</b> record", stopping=2).back_to(20)
+        story.attempt(starting=5, scope="in_job", gpus=8, loading=3)
+    return story.steps(5).lines()
+
+
+@pytest.fixture(scope="module")
+def alerts_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that watches two crash loops and knows a run that is over."""
+    for running in serve(tmp_path_factory.mktemp("alerts")):
+        running.tell(finished("done", time.time_ns() - 86_400 * SECOND).lines())
+        for run in ("loop-a", "loop-b"):
+            running.tell(looping(run))
+        until(lambda server=running: ask(server, "/api/v1/alerts?standing=open")["total"] >= 4)
+        yield running
+
+
+def ask(server: Server, path: str) -> dict:
+    with urllib.request.urlopen(f"{server.url}{path}", timeout=20) as answer:
+        return json.load(answer)
+
+
+def until(is_so) -> None:
+    for _ in range(300):
+        if is_so():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it did not come to that")
+
+
+def test_the_fleet_says_who_needs_a_person_and_leads_there(alerts_server, open_page):
+    page, _ = open_page(f"{alerts_server.url}/")
+    page.wait_for_selector("#wanting")
+    assert "2 runs need a person" in page.inner_text("#fleet-content .sentence")
+    assert "Same fault again" in page.inner_text("#wanting")
+    assert page.locator(".fleet-column").count() == 56
+    page.wait_for_selector(".nav-link[href='/alerts'][data-open]")
+    page.click("#wanting a[href='/runs/loop-a']")
+    page.wait_for_selector(".run-alerts")
+    assert "Same fault again" in page.inner_text(".run-alerts")
+
+
+def test_somebody_takes_an_alert_resolves_it_and_undoes_that(alerts_server, open_page):
+    page, _ = open_page(f"{alerts_server.url}/alerts?q=loop-b")
+    page.wait_for_selector(".alert-open")
+    before = page.locator(".alert-open").count()
+    page.fill("#alert-author", "Ada")
+    page.click(".alert-open >> nth=0 >> [data-does=acknowledge]")
+    page.wait_for_selector(".alert-acknowledged")
+    assert "Ada has it" in page.inner_text(".alert-acknowledged")
+    assert page.locator(".alert-open").count() == before - 1
+    page.fill("#alert-reason", "smaller <i>records</i>")
+    page.click(".alert-acknowledged >> [data-does=resolve]")
+    page.wait_for_selector(".alert-resolved")
+    assert "Ada: smaller <i>records</i>" in page.inner_text(".alert-resolved")
+    page.click(".alert-resolved summary")
+    page.click(".alert-resolved [data-does=undo] >> nth=0")
+    page.wait_for_selector(".alert-acknowledged")
+
+
+def test_thresholds_are_tried_before_they_are_saved(alerts_server, open_page):
+    page, _ = open_page(f"{alerts_server.url}/alerts", tolerated=("422",))
+    page.click("#rule-same-step [data-threshold=times]")
+    page.fill("#threshold-value", "50")
+    page.click("#threshold-try")
+    page.wait_for_function("() => /instead of/.test(document.getElementById('threshold-said').textContent)")
+    assert page.inner_text("#threshold-said").startswith("0 alerts instead of 2")
+    page.fill("#threshold-value", "1")
+    page.click("#threshold-save")
+    page.wait_for_function("() => /not from 2 to 100/.test(document.getElementById('threshold-said').textContent)")
+    page.fill("#threshold-value", "3")
+    page.click("#threshold-save")
+    page.wait_for_function("() => document.querySelector('#rule-same-step').textContent.includes('by default 2')")
+
+
+def test_a_channel_is_added_tested_and_its_failure_shown_without_its_secret(alerts_server, open_page):
+    page, _ = open_page(f"{alerts_server.url}/alerts")
+    page.fill("#channel-name", "night shift")
+    page.fill("#channel-address", "http://127.0.0.1:9/token-abc")
+    page.fill("#channel-secret", "s3cr3t")
+    page.click("#channel-add")
+    page.wait_for_selector("#channels [data-does=test]")
+    page.click("#channels [data-does=test]")
+    page.wait_for_selector("#messages")
+    assert "token-abc" not in page.content()
+    assert "s3cr3t" not in page.content()
+
+
+@pytest.mark.parametrize("path", ["/", "/alerts"])
+def test_nothing_is_wider_than_a_phone(alerts_server, open_page, path):
+    page, _ = open_page(f"{alerts_server.url}{path}")
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

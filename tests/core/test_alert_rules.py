@@ -1,0 +1,199 @@
+"""The contract of every alert rule: quiet on the healthy story, fires on its own, under a key that stays the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from rerail.server.core.alerts import SWITCH, Finding, find, findings, in_force, rules
+from rerail.server.core.facts import Initiator, Outcome
+from rerail.server.core.view import (
+    CheckpointFreshness,
+    Domain,
+    HeartbeatFigures,
+    QuietRanks,
+    RunView,
+)
+from tests.story import SECOND, Story
+
+
+def healthy() -> Story:
+    story = Story().start().bring_up(20)
+    for first in range(1, 1000, 100):
+        story.steps(first, first + 99).save(first + 99, blocked=1, write=10)
+    return story.steps(1001, 1040)
+
+
+def dying(times: int, step: int = 60) -> Story:
+    story = Story().start().bring_up(20).steps(1, 50).save(50, blocked=1).steps(51, step)
+    for _ in range(times):
+        story.die(after=5).stop(2).start(scope=None).bring_up(20).load(50, took=5).steps(51, step)
+    return story
+
+
+def stillborn() -> RunView:
+    story = Story().start().bring_up(5)
+    for _ in range(3):
+        story.die(after=5).stop(2).start().bring_up(5)
+    return story.view()
+
+
+def with_config(restart: int) -> RunView:
+    view = dying(restart).view()
+    return replace(
+        view, attempts=tuple(replace(each, config='{"max_restarts": 4}', restart=each.number) for each in view.attempts)
+    )
+
+
+def at_a_node() -> RunView:
+    view = dying(3).view()
+    blamed = tuple(
+        replace(each, verdict=replace(each.verdict, culprit_node="n7", domain=Domain.INFRASTRUCTURE))
+        for each in several_incidents().incidents
+    )
+    return replace(view, incidents=blamed)
+
+
+def several_incidents() -> RunView:
+    story = Story().start().bring_up(5).steps(1, 50).save(50, blocked=1)
+    last = 50
+    for _ in range(4):
+        story.steps(last + 1, last + 20).die(after=5).stop(2).start().bring_up(5).load(50, took=2)
+        story.steps(51, last + 40).save(last + 40, blocked=1)
+        last += 40
+    return story.view()
+
+
+def monitored() -> RunView:
+    story = Story().start().bring_up(5).steps(1, 50)
+    return story.wait(5).start(initiator=Initiator.MONITOR).bring_up(5).steps(1, 60).view()
+
+
+def stalled() -> RunView:
+    story = Story().start().bring_up(20).steps(1, 200)
+    return story.heartbeats(300, count=150).view()
+
+
+def freshness(**known: object) -> Callable[[], RunView]:
+    return lambda: replace(healthy().view(), checkpoint=CheckpointFreshness(count=3, **known))
+
+
+def gaps() -> RunView:
+    figures = HeartbeatFigures("saving", n=900, max_gap_ns=80 * SECOND, armed_timeout_ns=100 * SECOND)
+    return replace(healthy().view(), heartbeat=(figures,))
+
+
+def quiet() -> RunView:
+    view = healthy().view()
+    return replace(view, quiet_ranks=QuietRanks(2, (3, 4), view.as_of - 90 * SECOND))
+
+
+def burning() -> RunView:
+    story = Story().start().bring_up(20).steps(1, 3600)
+    return story.die(after=5).view(later=3000)
+
+
+STORIES: dict[str, Callable[[], RunView]] = {
+    "no_durable_progress": stillborn,
+    "same_fault_again": lambda: dying(3).view(),
+    "same_step": lambda: dying(2).die(after=5).stop(2).view(),
+    "suspect_checkpoint": lambda: dying(2).die(after=5).stop(2).view(),
+    "same_node": at_a_node,
+    "short_attempts": stillborn,
+    "restart_without_fault": monitored,
+    "retry_budget": lambda: with_config(3),
+    "stall": stalled,
+    "silence": lambda: healthy().view(later=900),
+    "checkpoint_overdue": freshness(overdue_ns=600 * SECOND, age_ns=900 * SECOND, newest_durable_step=3),
+    "save_not_durable": freshness(stuck=("step-900",)),
+    "timeout_headroom": gaps,
+    "goodput_objective": burning,
+    "quiet_ranks": quiet,
+}
+
+
+def found_of(name: str, view: RunView, values: dict[str, float] | None = None) -> tuple[Finding, ...]:
+    return findings(rules()[name], view, {(name, ""): values or {}}, {})
+
+
+def test_every_rule_has_its_story():
+    assert set(STORIES) == set(rules())
+
+
+@pytest.mark.parametrize("name", sorted(STORIES))
+def test_a_rule_is_quiet_on_the_healthy_story_at_every_moment_of_it(name: str):
+    story = healthy()
+    for upto in range(0, len(story.facts), 7):
+        told = [fact for fact in story.facts if fact.at <= story.facts[upto].at]
+        fold = Story().fold()
+        fold.add(told)
+        assert found_of(name, fold.view(max(fact.at for fact in told))) == ()
+    assert found_of(name, story.finish().view()) == ()
+
+
+@pytest.mark.parametrize("name", sorted(STORIES))
+def test_a_rule_fires_on_its_own_story_and_can_be_switched_off(name: str):
+    view = STORIES[name]()
+    first = found_of(name, view)
+    assert len(first) == 1, [each.sentence for each in first]
+    assert first[0].rule == name
+    assert first[0].run_id == "story"
+    assert len(first[0].sentence) > 20
+    assert found_of(name, view, {SWITCH: 0.0}) == ()
+
+
+@pytest.mark.parametrize("name", sorted(STORIES))
+def test_the_key_stays_while_time_passes_and_findings_repeat(name: str):
+    view = STORIES[name]()
+    later = replace(view, as_of=view.as_of + 5 * SECOND)
+    assert found_of(name, view) == found_of(name, view)
+    assert {each.key for each in found_of(name, later)} == {each.key for each in found_of(name, view)}
+
+
+@pytest.mark.parametrize("name", sorted(STORIES))
+def test_thresholds_are_in_bounds_and_explained(name: str):
+    for each in rules()[name].thresholds:
+        assert each.lowest <= each.default <= each.highest
+        assert each.meaning
+        assert each.unit
+    assert rules()[name].summary.endswith(".")
+    assert rules()[name].advice.endswith((".", "?"))
+
+
+def test_other_thresholds_find_other_things():
+    view = dying(2).view()
+    assert found_of("same_fault_again", view) == ()
+    assert len(found_of("same_fault_again", view, {"times": 2})) == 1
+    assert found_of("silence", healthy().view(later=900), {"seconds": 1000.0}) == ()
+
+
+def test_a_project_has_thresholds_of_its_own_over_those_of_all():
+    rule = rules()["silence"]
+    changed = {("silence", ""): {"seconds": 60.0}, ("silence", "atlas"): {"seconds": 900.0}}
+    assert in_force(rule, "atlas", changed)["seconds"] == 900
+    assert in_force(rule, "other", changed)["seconds"] == 60
+    assert in_force(rule, None, {})["seconds"] == 300
+
+
+def test_a_step_that_was_passed_is_deterministic_no_more():
+    story = dying(2)
+    assert (
+        found_of("same_step", story.die(after=5).stop(2).start().bring_up(5).load(50, took=1).steps(51, 80).view())
+        == ()
+    )
+
+
+def test_a_run_that_ended_long_ago_wakes_nobody():
+    view = dying(3).die(after=5).stop(2).finish(Outcome.FAILED).view()
+    assert find(view, {}, {}, view.as_of)
+    assert find(view, {}, {}, view.as_of + 2 * 86_400 * SECOND) == ()
+
+
+def test_nodes_that_other_runs_blame_are_told_of_at_once():
+    view = at_a_node()
+    one = replace(view, incidents=view.incidents[:1])
+    rule = rules()["same_node"]
+    assert findings(rule, one, {}, {}) == ()
+    assert [each.node for each in findings(rule, one, {}, {"n7": 1})] == ["n7"]

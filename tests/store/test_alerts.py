@@ -1,0 +1,239 @@
+"""Alerts on both databases: what rules see, what people do, what is told; nothing lost, nothing told twice at once."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from rerail.server.alert_watch import AlertWatch
+from rerail.server.alerts import AlertDesk
+from rerail.server.core.alert_life import Change
+from rerail.server.core.alert_rules import Finding, Severity, key_of
+from rerail.server.errors import NotFoundError, RefusedRequestError
+from rerail.server.projector import Projector
+from rerail.server.queries import Queries
+from rerail.server.store import Store
+from rerail.server.store.alert_rows import ChannelRow, Looked
+from tests.story import Story
+
+S = 10**9
+HOUR = 3600 * S
+
+
+class Clock:
+    """A clock that stands where it is put."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def __call__(self) -> int:
+        return self.at
+
+
+def looping(run: str = "a", deaths: int = 4) -> Story:
+    story = Story(run).start().bring_up(20).steps(1, 50)
+    for _ in range(deaths):
+        story.die(after=5).stop(2).start().bring_up(20).steps(51, 53)
+    return story
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(looping().at + 2 * S)
+
+
+@pytest.fixture
+def seen(store: Store, clock: Clock, batch) -> Store:
+    """A store in which the rules saw a crash loop, with one channel."""
+    store.alerts.put_channel(ChannelRow(0, "night", "webhook", "http://127.0.0.1:9/", False, True, 0, None), "secret")
+    store.append([batch(*looping().facts)])
+    Projector(store, clock).derive_due()
+    assert AlertWatch(store, clock).round() == 1
+    return store
+
+
+def looked(run: str, rule: str = "silence", at: int = 1, is_there: bool = True, mark: str = "") -> Looked:
+    finding = Finding(rule, run, f"Nothing is heard of {run}.", Severity.URGENT, mark=mark) if is_there else None
+    return Looked(key_of(rule, run, ""), run, rule, "", at, finding, False)
+
+
+def test_a_crash_loop_is_an_open_alert_with_its_problem_and_one_message(seen: Store, clock: Clock):
+    page = Queries(seen, clock).alerts.alerts()
+    assert {each.row.rule for each in page.rows} >= {"same_fault_again"}
+    assert dict(page.standings)["open"] == len(page.rows)
+    row = next(each.row for each in page.rows if each.row.rule == "same_fault_again")
+    assert row.group_key == f"problem:{row.problem_id}"
+    assert seen.problems.problem_sums([row.problem_id])
+    messages = seen.alerts.messages(None, 10)
+    assert [message.group_key for message in messages].count(row.group_key) == 1
+
+
+def test_looking_again_and_replaying_change_nothing_that_people_did(seen: Store, clock: Clock):
+    desk = AlertDesk(seen, clock)
+    key = Queries(seen, clock).alerts.alerts().rows[0].row.key
+    desk.act(key, {"action": "acknowledge", "author": "Ada", "reason": "looking"})
+    before = seen.alerts.events(key)
+    messages = len(seen.alerts.messages(None, 10))
+    seen.make_all_due()
+    for _ in range(3):
+        Projector(seen, clock).derive_due()
+        AlertWatch(seen, clock).round()
+    assert seen.alerts.events(key) == before
+    assert len(seen.alerts.messages(None, 10)) == messages
+    assert Queries(seen, clock).alerts.alert(key).life.acknowledged_by == "Ada"
+
+
+def test_people_act_on_what_they_saw_and_undo_it(seen: Store, clock: Clock):
+    desk = AlertDesk(seen, clock)
+    alerts = Queries(seen, clock).alerts
+    key = alerts.alerts().rows[0].row.key
+    revision = alerts.alert(key).life.revision
+    done = desk.act(key, {"action": "silence", "seconds": 3600, "author": "Ada", "revision": revision})
+    assert alerts.alert(key).standing == "silenced"
+    assert alerts.alerts("silenced").total == 1
+    with pytest.raises(RefusedRequestError, match="Ada did “silence”"):
+        desk.act(key, {"action": "resolve", "revision": revision})
+    desk.act(key, {"action": "undo", "undoes": done.event_id})
+    assert alerts.alert(key).standing == "open"
+    clock.at += 1
+    desk.act(key, {"action": "resolve", "reason": "smaller batch"})
+    assert alerts.alert(key).life.resolution == "smaller batch"
+    assert alerts.alerts("resolved").total == 1
+    with pytest.raises(NotFoundError):
+        desk.act("silence::nobody", {"action": "acknowledge"})
+
+
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        ({"action": "explode"}, "action"),
+        ({"action": "fired"}, "action"),
+        ({"action": "silence"}, "until"),
+        ({"action": "silence", "until": 5}, "until"),
+        ({"action": "acknowledge", "until": 5}, "until"),
+        ({"action": "undo", "undoes": 99999}, "undoes"),
+        ({"action": "acknowledge", "colour": 1}, "colour"),
+        ({"action": "acknowledge", "author": 5}, "author"),
+        ({"action": "acknowledge", "reason": "x" * 5000}, "reason"),
+        ({"action": "unsilence"}, "action"),
+        ({"action": "reopen"}, "action"),
+    ],
+)
+def test_nonsense_is_refused_with_its_field(seen: Store, clock: Clock, said, field):
+    key = Queries(seen, clock).alerts.alerts().rows[0].row.key
+    with pytest.raises(RefusedRequestError) as refused:
+        AlertDesk(seen, clock).act(key, said)
+    assert refused.value.message.startswith(field)
+
+
+def test_who_looked_from_an_old_place_writes_nothing(store: Store):
+    assert store.alerts.record(0, 5, [looked("a")], S) is not None
+    assert store.alerts.record(0, 6, [looked("b")], S) is None
+    assert store.alerts.seen() == 5
+    assert store.alerts.alerts([looked("b").key]) == {}
+
+
+def test_two_watches_at_once_see_everything_once(store: Store, clock: Clock, batch):
+    store.append([batch(*looping(run).facts) for run in ("a", "b", "c")])
+    Projector(store, clock).derive_due()
+    watches = [threading.Thread(target=AlertWatch(store, clock).round) for _ in range(4)]
+    for each in watches:
+        each.start()
+    for each in watches:
+        each.join()
+    AlertWatch(store, clock).round()
+    for row in Queries(store, clock).alerts.alerts().rows:
+        changes = [each.change for each in store.alerts.events(row.row.key)]
+        assert changes == [Change.FIRED]
+
+
+def test_a_storm_of_ten_thousand_ends_as_a_few_messages(store: Store):
+    store.alerts.put_channel(ChannelRow(0, "night", "webhook", "http://127.0.0.1:9/", False, True, 0, None), None)
+    seen = 0
+    for first in range(0, 10_000, 2500):
+        storm = [looked(f"run-{number}") for number in range(first, first + 2500)]
+        assert len(store.alerts.record(seen, first + 1, storm, first + S) or ()) == 2500
+        seen = first + 1
+    messages = store.alerts.messages(None, 100)
+    assert len(messages) == 1
+    assert messages[0].count == 10_000
+    assert len(messages[0].entries) <= 1000
+    claimed = store.alerts.claim(10 * S, HOUR, ())
+    assert len(claimed) == 1
+    more = [looked(f"late-{number}") for number in range(100)]
+    store.alerts.record(seen, 20_000, more, 11 * S)
+    later = store.alerts.messages("waiting", 10)[0]
+    assert later.due_at - messages[0].due_at == 300 * S, "the next of a group comes later"
+
+
+def test_many_groups_at_once_are_one_message(store: Store):
+    store.alerts.put_channel(ChannelRow(0, "night", "webhook", "http://127.0.0.1:9/", False, True, 0, None), None)
+    store.alerts.record(0, 1, [looked(f"r{number}", rule=f"rule_{number}") for number in range(30)], S)
+    assert [message.group_key for message in store.alerts.messages(None, 10)] == ["storm"]
+
+
+def test_a_claim_is_a_lease_and_a_dead_letter_can_be_revived(store: Store):
+    channel = store.alerts.put_channel(
+        ChannelRow(0, "night", "webhook", "http://127.0.0.1:9/", False, True, 0, None), None
+    )
+    message = store.alerts.enqueue(channel.channel_id, "test", (), S)
+    assert [each.message_id for each in store.alerts.claim(2 * S, HOUR, ())] == [message]
+    assert store.alerts.claim(3 * S, HOUR, ()) == ()
+    assert [each.tries for each in store.alerts.claim(2 * S + HOUR, HOUR, ())] == [2]
+    store.alerts.finish(message, 3 * HOUR, "it answered 500", None)
+    assert [each.error for each in store.alerts.messages("dead", 5)] == ["it answered 500"]
+    assert store.alerts.revive(message, 4 * HOUR)
+    assert not store.alerts.revive(message, 4 * HOUR)
+    assert len(store.alerts.claim(4 * HOUR, HOUR, ())) == 1
+    assert store.alerts.claim(9 * HOUR, HOUR, (channel.channel_id,)) == (), "a busy channel gets nothing more"
+
+
+def test_thresholds_are_kept_with_their_history_and_undone(store: Store, clock: Clock):
+    desk = AlertDesk(store, clock)
+    first = desk.change_thresholds(
+        {"rule": "silence", "values": {"seconds": 60}, "author": "Ada", "reason": "small runs"}
+    )
+    desk.change_thresholds({"rule": "silence", "project": "atlas", "values": {"seconds": 900}})
+    views = {view.rule.name: view for view in Queries(store, clock).alerts.rules()}
+    assert dict(views["silence"].values)["seconds"] == 60
+    assert views["silence"].projects == (("atlas", (("seconds", 900.0),)),)
+    desk.change_thresholds({"rule": "silence", "undoes": first.change_id})
+    views = {view.rule.name: view for view in Queries(store, clock).alerts.rules()}
+    assert dict(views["silence"].values)["seconds"] == 300
+    assert [gone for _, gone in views["silence"].history] == [False, False, True]
+    with pytest.raises(RefusedRequestError, match="seconds"):
+        desk.change_thresholds({"rule": "silence", "values": {"seconds": float("nan")}})
+
+
+def test_a_dry_run_tells_what_other_thresholds_would_have_found(seen: Store, clock: Clock):
+    alerts = Queries(seen, clock).alerts
+    before = seen.alerts.messages(None, 10)
+    done = alerts.dry_run("same_fault_again", {"times": 500})
+    assert (done.runs, done.looked_at, done.alerts, done.alerts_now) == (1, 1, 0, 1)
+    done = alerts.dry_run("same_fault_again", {"times": 2})
+    assert done.alerts >= 1
+    assert done.examples[0].run_id == "a"
+    assert seen.alerts.messages(None, 10) == before
+
+
+def test_a_channel_never_gives_its_secret_back(seen: Store):
+    row = seen.alerts.channels()[0]
+    assert row.has_secret
+    assert "secret" not in repr(row).replace("has_secret", "")
+    seen.alerts.put_channel(row._replace(name="day"), None)
+    assert seen.alerts.channel_secrets() == {row.channel_id: "secret"}
+    assert seen.alerts.drop_channel(row.channel_id)
+    assert seen.alerts.messages("waiting", 10) == ()
+    assert not seen.alerts.drop_channel(row.channel_id)
+
+
+def test_the_fleet_is_summed_with_the_period_before(seen: Store, clock: Clock):
+    view = Queries(seen, clock).fleet_page.view()
+    assert view.now.elapsed_ns > 0
+    assert view.before.elapsed_ns == 0
+    assert 0 < view.now.training_goodput < view.now.infrastructure_goodput < 1
+    assert sum(each.elapsed_ns for each in view.columns) == view.now.elapsed_ns
+    assert [each.run.run_id for each in view.wanting] == ["a"]
+    assert view.wanting[0].reason == "alert"
+    assert sum(each.incidents for each in view.causes) == 2

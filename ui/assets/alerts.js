@@ -1,0 +1,145 @@
+/* Alerts: what people do with alerts, thresholds and channels, through the API; then the page is drawn anew.
+
+   The name is remembered in this browser, a token only until it is closed. */
+(function () {
+  const find = (id) => document.getElementById(id);
+  const value = (id) => {
+    const field = find(id);
+    const hidden = field && field.parentElement.parentElement.querySelector("input[type=hidden]");
+    return (hidden && hidden.value ? hidden.value : field ? field.value : "").trim();
+  };
+  const put = (id, text) => dash_clientside.set_props(id, { value: text });
+
+  function say(id, words, isBad = false) {
+    const line = find(id);
+    if (!line) return;
+    line.textContent = words;
+    line.classList.toggle("alert-bad", isBad);
+  }
+
+  async function ask(method, path, body) {
+    const headers = { "Content-Type": "application/json" };
+    const typed = value("alert-token");
+    if (typed) sessionStorage.setItem("rerail-token", typed);
+    const token = typed || sessionStorage.getItem("rerail-token");
+    if (token) headers.Authorization = `Bearer ${token}`;
+    const answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+    const told = await answer.json().catch(() => ({}));
+    if (!answer.ok) throw new Error((told.error && told.error.message) || `The server answered ${answer.status}.`);
+    return told;
+  }
+
+  function redraw() {
+    dash_clientside.set_props("alerts-live", { data: { n: Date.now() } });
+    const kept = Number(new URLSearchParams(location.search).get("offset") || 0);
+    // A new value each time, so that the list is asked for again; what is after the point is no row.
+    dash_clientside.set_props("alerts-offset", { data: kept + Math.random() / 2 });
+  }
+
+  const author = () => { const name = value("alert-author"); return name ? { author: name } : {}; };
+  const reason = () => { const words = value("alert-reason"); return words ? { reason: words } : {}; };
+
+  async function act(button) {
+    const { alert, does, revision, seconds, undoes } = button.dataset;
+    const body = { action: does, ...author(), ...(does === "undo" ? {} : reason()) };
+    if (revision) body.revision = Number(revision);
+    if (seconds) body.seconds = Number(seconds);
+    if (undoes) body.undoes = Number(undoes);
+    await ask("POST", `/api/v1/alerts/${encodeURIComponent(alert)}/actions`, body);
+    put("alert-reason", "");
+    say("alert-said", "Done.");
+    redraw();
+  }
+
+  async function channel(button) {
+    const { channel: id, does } = button.dataset;
+    const path = `/api/v1/alerts/channels/${id}`;
+    if (does === "remove" && button.dataset.sure !== "yes") {
+      button.dataset.sure = "yes";
+      button.textContent = "remove it?";
+      return;
+    }
+    if (does === "test") { await ask("POST", `${path}/test`); say("channel-said", "A test is on its way; see Messages."); }
+    else if (does === "remove") await ask("DELETE", path);
+    else await ask("PATCH", path, { is_on: does === "on" });
+    setTimeout(redraw, does === "test" ? 1500 : 0);
+  }
+
+  function threshold() {
+    const typed = value("threshold-value");
+    const name = value("threshold-name");
+    const body = { rule: value("threshold-rule"), values: { [name]: typed === "" ? null : Number(typed) } };
+    if (value("threshold-project")) body.project = value("threshold-project");
+    return body;
+  }
+
+  async function dryRun() {
+    say("threshold-said", "Looking at the last 30 days …");
+    const done = await ask("POST", "/api/v1/alerts/rules/dry-run", threshold());
+    const missing = done.runs > done.looked_at ? ` (${done.looked_at} of ${done.runs} runs looked at` +
+      `${done.without_log ? `, the log of ${done.without_log} is gone` : ""})` : ` on ${done.runs} runs`;
+    const newest = done.examples.length ? ` The newest: ${done.examples[0].run_id}: ${done.examples[0].sentence}` : "";
+    say("threshold-said", `${done.alerts} alerts instead of ${done.alerts_now}${missing}.${newest}`);
+  }
+
+  async function save() {
+    await ask("POST", "/api/v1/alerts/rules", { ...threshold(), ...author(), ...reason() });
+    say("threshold-said", "Saved.");
+    redraw();
+  }
+
+  async function add() {
+    const body = { name: value("channel-name"), kind: value("channel-kind"), address: value("channel-address"), ...author() };
+    if (value("channel-secret")) body.secret = value("channel-secret");
+    await ask("POST", "/api/v1/alerts/channels", body);
+    for (const part of ["name", "address", "secret"]) put(`channel-${part}`, "");
+    say("channel-said", "Added. Send it a test.");
+    redraw();
+  }
+
+  function doing(button) {
+    if (button.dataset.alert) return ["alert-said", () => act(button)];
+    if (button.dataset.channel) return ["channel-said", () => channel(button)];
+    if (button.dataset.retry) {
+      return ["channel-said", () => ask("POST", `/api/v1/alerts/messages/${button.dataset.retry}/retry`).then(redraw)];
+    }
+    if (button.dataset.rule && button.dataset.undoes) {
+      const body = { rule: button.dataset.rule, undoes: Number(button.dataset.undoes), ...author() };
+      return ["threshold-said", () => ask("POST", "/api/v1/alerts/rules", body).then(redraw)];
+    }
+    if (button.dataset.rule) {
+      return ["threshold-said", async () => {
+        put("threshold-rule", button.dataset.rule);
+        put("threshold-name", button.dataset.threshold);
+        put("threshold-value", button.dataset.value);
+        find("threshold-form").scrollIntoView({ block: "center" });
+      }];
+    }
+    return { "threshold-try": ["threshold-said", dryRun], "threshold-save": ["threshold-said", save],
+      "channel-add": ["channel-said", add] }[button.id];
+  }
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("#alerts-page button");
+    const found = button && doing(button);
+    if (!found) return;
+    button.disabled = true;
+    found[1]().catch((error) => say(found[0], error.message, true)).finally(() => { button.disabled = false; });
+  });
+
+  /* The number of open alerts beside their name in the navigation, on every page. */
+  async function count() {
+    const mark = document.querySelector('.nav-link[href="/alerts"]');
+    if (!mark || document.hidden) return;
+    const answer = await fetch("/api/v1/alerts?standing=open&limit=1").catch(() => null);
+    if (!answer || !answer.ok) return;
+    const { total } = await answer.json();
+    if (total) mark.dataset.open = total > 999 ? "999+" : total;
+    else delete mark.dataset.open;
+  }
+  setInterval(count, 10000);
+  let tries = 0;
+  const first = setInterval(() => {
+    if (document.querySelector('.nav-link[href="/alerts"]') || ++tries > 50) { clearInterval(first); count(); }
+  }, 200);
+})();

@@ -1,0 +1,259 @@
+"""Fleet: is my fleet good, and what should I look at now?
+
+Rules
+- Runs that need a person come right after the sentence: open alerts first, then those that stall, then the silent ones.
+- The last seven days stand beside the seven before. GPU-hours are of what has a GPU number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dash import Dash
+from dash import html as dash_html
+from dash.development.base_component import Component
+
+from rerail.server.core.facts import Phase, Scope
+from rerail.server.core.view import RunState
+from rerail.server.queries import Queries
+from rerail.server.query_fleet import CauseCost, FleetSum, FleetView, ScopeRecovery, WantingRun
+from rerail.ui import text
+from rerail.ui.address import NODES, RUNS, Address, node_path, run_path
+from rerail.ui.elements import Head, badge, empty, instant, link, panel, phase_class, table, tile
+from rerail.ui.markup import Content, Markup, html, island
+from rerail.ui.reading import in_thread
+
+PAGE = "fleet"
+
+
+async def layout(queries: Queries, _address: Address, _search: str) -> Component:
+    """The page."""
+    view = await in_thread(queries.fleet_page.view)
+    return dash_html.Div(
+        [dash_html.H1("Fleet"), island(content(view), "fleet-content")],
+        className="page-body",
+        id="fleet-page",
+        **{"data-title": "Fleet"},
+    )
+
+
+def register(app: Dash, queries: Queries) -> None:
+    """Nothing to add: the page is drawn once."""
+
+
+def content(view: FleetView) -> list[Content]:
+    """Everything under the title."""
+    if not sum(times for _, times in view.states):
+        return [_teach()]
+    return [
+        html.P(sentence(view), className="sentence"),
+        _wanting(view),
+        html.Div(_tiles(view), className="tiles fleet-tiles"),
+        _goodput(view),
+        html.Div([_phases(view), _causes(view.causes)], className="columns"),
+        html.Div([_recoveries(view.recoveries), _lemons(view)], className="columns"),
+    ]
+
+
+def sentence(view: FleetView) -> str:
+    """How good it was, what took most, and whether anybody is needed."""
+    goodput = view.now.training_goodput
+    if goodput is None:
+        lead = "No run lived in the last 7 days."
+    else:
+        lead = f"{text.share(goodput)} training goodput over 7 days"
+        before = view.before.training_goodput
+        if before is not None:
+            points = (goodput - before) * 100
+            lead += f", {abs(points):.1f} points {'better' if points >= 0 else 'worse'} than the 7 before"
+        if view.now.lost_gpu_ns:
+            phase, cost = view.now.lost_gpu_ns[0]
+            lead += f"; {text.PHASES[phase]} took most, {text.gpu_hours(cost)}"
+        lead += "."
+    needs = text.count(view.wanting_count, "run")
+    return (
+        f"{lead} {needs} need{'s' if view.wanting_count == 1 else ''} a person."
+        if view.wanting_count
+        else (f"{lead} No run needs a person.")
+    )
+
+
+def _tiles(view: FleetView) -> list[Markup]:
+    states = dict(view.states)
+    before = view.before
+    lost = sum(cost for _, cost in view.now.lost_gpu_ns)
+    lost_before = sum(cost for _, cost in before.lost_gpu_ns)
+    faults = sum(each.incidents for each in view.causes)
+    return [
+        tile("training goodput", text.share(view.now.training_goodput, text.DASH),
+             f"before: {text.share(before.training_goodput)}", "#goodput"),
+        tile("infrastructure goodput", text.share(view.now.infrastructure_goodput, text.DASH),
+             f"before: {text.share(before.infrastructure_goodput)}", "#goodput"),
+        tile("lost", text.gpu_hours(lost), f"before: {text.gpu_hours(lost_before)}", "#phases"),
+        tile("faults", text.number(faults), f"before: {sum(each.incidents_before for each in view.causes)}", "#causes"),
+        tile("runs", text.number(sum(states.values())), f"{states.get(RunState.ALIVE, 0)} alive, "
+             f"{states.get(RunState.SILENT, 0)} silent", RUNS, "warn" if view.wanting_count else ""),
+    ]  # fmt: skip
+
+
+def _wanting(view: FleetView) -> Markup:
+    if not view.wanting:
+        return panel("Needs a person", html.P("Nothing does.", className="calm"), "wanting", wide=True)
+    left = view.wanting_count - len(view.wanting)
+    more = html.P(link(f"{text.number(left)} more", "/alerts"), className="note") if left > 0 else None
+    lead = (
+        [f"{text.count(view.open_alerts, 'open alert')}: ", link("all of them", "/alerts")]
+        if view.open_alerts
+        else None
+    )
+    return panel("Needs a person", [*map(_want, view.wanting), more], "wanting", lead=lead, wide=True)
+
+
+def _want(wanting: WantingRun) -> Markup:
+    run = wanting.run
+    what: list[Content] = []
+    for each in wanting.alerts[:2]:
+        what += [html.Strong(text.headline(each.rule.replace("_", " "))), f": {each.sentence} "]
+    if len(wanting.alerts) > 2:
+        what.append(f"and {len(wanting.alerts) - 2} more")
+    if wanting.reason == "silent":
+        what = ["Nothing is heard of it since ", instant(run.silent_since), "."]
+    if wanting.reason == "stalled":
+        what = [f"Heartbeats and no step, at step {text.number(run.current_step)}."]
+    tone = "danger" if wanting.reason != "silent" else "outline"
+    return html.Div(
+        [
+            html.Span(link(run.name or run.run_id, run_path(run.run_id))),
+            html.Span(badge(wanting.reason, tone)),
+            html.Span(what),
+        ],
+        className="want",
+    )
+
+
+def _goodput(view: FleetView) -> Markup:
+    columns = [_column(each) for each in view.columns]
+    axis = [instant(view.start), instant((view.start + view.end) // 2), instant(view.end)]
+    key = [
+        html.Span([html.I(className="fleet-training"), "training goodput"]),
+        html.Span([html.I(className="fleet-infrastructure"), "infrastructure goodput"]),
+        html.Span("every column is three hours; the height is 100 %"),
+    ]
+    said = (
+        f"Training goodput {text.share(view.now.training_goodput)}, infrastructure goodput "
+        f"{text.share(view.now.infrastructure_goodput)} over seven days"
+    )
+    picture = html.Div(columns, className="fleet-line", role="img", **{"aria-label": said})
+    drawn = [html.Div(key, className="fleet-key"), picture, html.Div(axis, className="fleet-axis")]
+    return panel("Goodput over seven days", drawn, "goodput", wide=True)
+
+
+def _column(each: FleetSum) -> Markup:
+    training, infrastructure = each.training_goodput, each.infrastructure_goodput
+    if training is None or infrastructure is None:
+        return html.Span(className="fleet-column", title="no run lived then")
+    hint = f"training {text.share(training)}, infrastructure {text.share(infrastructure)}"
+    return html.Span(
+        [
+            html.I(className="fleet-infrastructure", style={"height": f"{infrastructure * 100:.1f}%"}),
+            html.I(className="fleet-training", style={"height": f"{training * 100:.1f}%"}),
+        ],
+        className="fleet-column",
+        title=hint,
+    )
+
+
+def _phases(view: FleetView) -> Markup:
+    before = dict(view.before.lost_gpu_ns)
+    costs = [(phase, cost, before.get(phase, 0)) for phase, cost in view.now.lost_gpu_ns]
+    if not costs:
+        return panel("Lost by phase", html.P("No GPU-hour was lost that anybody knows of.", className="calm"), "phases")
+    most = costs[0][1]
+    rows = [_cost(text.PHASES[phase], cost, old, most, phase) for phase, cost, old in costs[:10]]
+    return panel("Lost by phase", [_cost_head(), *rows], "phases", lead="GPU-hours that moved no run forward.")
+
+
+def _cost_head() -> Markup:
+    return html.Div(
+        [html.Span(), html.Span(className="fleet-place"), html.Span("7 days", className="number muted"),
+         html.Span("7 before", className="number muted fleet-old")],
+        className="fleet-cost",
+    )  # fmt: skip
+
+
+def _cost(name: Content, cost: int | None, old: int | None, most: int, phase: Phase | None = None) -> Markup:
+    width = 0 if not most or cost is None else cost * 100 / most
+    bar = html.I(className=f"fleet-bar {phase_class(phase) if phase else ''}".strip(), style={"width": f"{width:.1f}%"})
+    return html.Div(
+        [
+            html.Span(name),
+            html.Span(bar, className="fleet-place"),
+            html.Span(text.gpu_hours(cost, text.DASH), className="number"),
+            html.Span(text.gpu_hours(old, text.DASH), className="number muted fleet-old"),
+        ],
+        className="fleet-cost",
+    )
+
+
+def _causes(causes: Sequence[CauseCost]) -> Markup:
+    if not causes:
+        return panel("Lost by cause", html.P("No run failed in these two weeks.", className="calm"), "causes")
+    most = max((each.lost_gpu_ns or 0 for each in causes), default=0)
+    rows = [
+        _cost(
+            [link(text.headline(text.cause(each.cause)), f"/problems?cause={each.cause}"), f" × {each.incidents}"],
+            each.lost_gpu_ns, each.lost_gpu_before_ns, most,
+        )
+        for each in causes[:10]
+    ]  # fmt: skip
+    lead = "GPU-hours from the start to the end of each incident."
+    return panel("Lost by cause", [_cost_head(), *rows], "causes", lead=lead)
+
+
+def _recoveries(recoveries: Sequence[ScopeRecovery]) -> Markup:
+    if not recoveries:
+        return panel("Time to recover", html.P("Nothing had to recover.", className="calm"), "recoveries")
+    names = {scope.value: words for scope, words in text.SCOPES.items()}
+    assert set(names) == {scope.value for scope in Scope}
+    heads = (
+        Head("scope", "wide"), Head("n", "number"), Head("p50", "number"), Head("p90", "number"), Head("max", "number"),
+        Head("p50 before", "number"),
+    )  # fmt: skip
+    rows = [
+        [
+            names.get(each.scope, "not restarted yet"),
+            text.number(each.n),
+            text.duration(each.p50_ns, text.DASH),
+            text.duration(each.p90_ns, text.DASH),
+            text.duration(each.max_ns, text.DASH),
+            "–" if not each.n_before else f"{text.duration(each.p50_before_ns)} of {each.n_before}",
+        ]
+        for each in recoveries
+    ]
+    return panel("Time to recover", table(heads, rows, "Time to recover by scope"), "recoveries")
+
+
+def _lemons(view: FleetView) -> Markup:
+    if not view.lemons:
+        about = html.P(["No node fails more often than chance explains. ", link("All nodes", NODES)], className="calm")
+        return panel("Lemon nodes", about, "lemons")
+    rows = [
+        html.Li(
+            [
+                link(each.node, node_path(each.node)),
+                f": {text.count(each.blamed, 'fault')} in {text.count(each.runs, 'run')}",
+            ]
+        )
+        for each in view.lemons
+    ]
+    return panel("Lemon nodes", html.Ul(rows, className="plain-list"), "lemons", lead=link("all nodes", NODES))
+
+
+def _teach() -> Markup:
+    return empty(
+        "This server has not heard of any run.",
+        "A run appears with its first fact. See one train, fail and recover; follow your own; or bring the past:",
+        "rerail demo --url {server}",
+        "rerail agent --url {server} --run my-run --launcher-log train.log",
+        "rerail import facts PATH --url {server}",
+    )
