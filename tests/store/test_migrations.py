@@ -17,17 +17,9 @@ from rerail.server.preparing import prepare_database, upgrade_database
 from rerail.server.store import engines, tables
 
 REFERENCE_TABLES = frozenset(
-    [
-        "change_counter",
-        "config_change_action",
-        "fingerprint",
-        "problem_action",
-        "note",
-        "note_revision",
-        "note_mention",
-        "search_document",
-    ]
-)
+    ["alert_channel", "alert_message", "alert_round", "change_counter", "config_change_action", "fingerprint", "note",
+     "note_mention", "note_revision", "problem_action", "search_document", "threshold_change"]
+)  # fmt: skip
 
 
 def test_migrations_make_the_tables_of_the_code(database: str) -> None:
