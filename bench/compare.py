@@ -3,8 +3,8 @@
     python bench/compare.py [incidents]
 
 Made up: one run for each arm, whose recoveries are drawn from lognormal lengths. What is measured is everything between
-the views and the JSON: pairing, likeness, intervals by the bootstrap, shaping. Medians of seven tries after one, by the clock and
-of CPU time of this process.
+the views and the JSON: pairing, likeness, intervals by the bootstrap, shaping. Medians of seven tries after
+one, by the clock and of CPU time of this process.
 """
 
 from __future__ import annotations
