@@ -14,9 +14,7 @@ def test_check_tells_the_settings_of_a_script_and_fails_where_timeouts_are_in_th
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = tmp_path / "launch.sh"
-    script.write_text(
-        "ft_launcher --max-restarts=3 --ft-rank-heartbeat-timeout=300 train.py --collective-timeout 1800\n"
-    )
+    script.write_text("ft_launcher --max-restarts=3 --ft-rank-heartbeat-timeout=300 t.py --collective-timeout 1800\n")
     assert main(["check", str(script), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["knobs"]["heartbeat_timeout"]["value"] == 300
