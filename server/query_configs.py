@@ -196,7 +196,8 @@ class ConfigQueries:
             if kind == "run" or not self._store.configs.stretches([name]):
                 raise
             return self._config_arm(name)
-        return arm(f"run:{run_id}", view.run_id if not view.name else f"{view.name} ({view.run_id})", [whole_run(view)])
+        title = view.run_id if not view.name or view.name in view.run_id else f"{view.name} ({view.run_id})"
+        return arm(f"run:{run_id}", title, [whole_run(view)])
 
     def _config_arm(self, fingerprint: str) -> Arm:
         members = sorted(self._store.configs.stretches([fingerprint]), key=lambda each: -each.started_at)

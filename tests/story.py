@@ -78,12 +78,13 @@ class Story:
         self._say(SchedulerState, "slurm", state="running")
         return self
 
-    def start(self, initiator: Initiator | None = None, scope: Scope | None = None) -> Story:
+    def start(self, initiator: Initiator | None = None, scope: Scope | None = None, config: str | None = None) -> Story:
         """The next attempt begins to form."""
         self.attempt += 1
         self._say(
-            AttemptStarted, "launcher", **self._here(), gpus=self.gpus, world_size=8, initiator=initiator, scope=scope
-        )
+            AttemptStarted, "launcher", **self._here(), gpus=self.gpus, world_size=8, initiator=initiator, scope=scope,
+            config=config,
+        )  # fmt: skip
         return self
 
     def phase(self, phase: Phase, seconds: float, emitter: str | None = None) -> Story:

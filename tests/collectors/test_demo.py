@@ -13,11 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from rerail.collectors.demo.recorded import last_instant, load_recordings, shifted
+from rerail.collectors.demo.arms import ARMS
+from rerail.collectors.demo.recorded import last_instant, load_arms, load_recordings, shifted
 from rerail.collectors.demo.runner import Demo, chosen_launcher, launcher_command
-from rerail.collectors.demo.schedule import Fault, parse, schedule
+from rerail.collectors.demo.schedule import Fault, label, parse, schedule
 from rerail.server.core.codec import decode_line
-from rerail.server.core.facts import CheckpointMoment, Exit, MarkStage, RecoveryMark, RunEnded, Steps
+from rerail.server.core.facts import (
+    CheckpointMoment,
+    Exit,
+    MarkStage,
+    RecoveryMark,
+    RunEnded,
+    RunStarted,
+    SchedulerState,
+    Steps,
+)
 
 needs_launcher = pytest.mark.skipif(
     importlib.util.find_spec("nvidia_resiliency_ext") is None or importlib.util.find_spec("torch") is None,
@@ -149,3 +159,50 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+def test_the_recorded_arms_ran_under_one_fault_schedule_and_came_to_their_end() -> None:
+    arms = dict(load_arms())
+    assert set(arms) == set(ARMS)
+    plans = set()
+    for name, lines in arms.items():
+        facts = [decode_line(line) for line in lines]
+        plans |= {dict(fact.labels)["fault_schedule"] for fact in facts if isinstance(fact, RunStarted)}
+        steps = {
+            fact.first_step + place
+            for fact in facts if isinstance(fact, Steps) and fact.rank == 0
+            for place in range(len(fact.durations_us))
+        }  # fmt: skip
+        assert steps == set(range(1, 151)), name
+        text = b"".join(lines)
+        assert b"/home/" not in text and b"/tmp/" not in text
+    assert plans == {label(150, schedule(150))}
+
+
+ARM = """
+import sys
+from pathlib import Path
+from rerail.collectors.demo.arms import arm
+from rerail.collectors.demo.runner import Demo, run_demo
+from rerail.collectors.demo.schedule import parse
+from rerail.collectors.outlet import FileOutlet
+
+directory = Path(sys.argv[1])
+demo = arm("whole_job-async", Demo(directory, "story", steps=26, checkpoint_every=8, step_seconds=0.1,
+           faults=parse("13:1:sigkill")))
+demo.directory.mkdir()
+with (directory / "facts.jsonl").open("wb") as file:
+    sys.exit(run_demo(demo, FileOutlet(file)).exit_code)
+"""
+
+
+@pytest.mark.slow
+@needs_launcher
+def test_an_arm_that_restarts_the_whole_job_requeues_it_after_a_back_off(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", ARM, str(tmp_path)], capture_output=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    facts = [decode_line(line) for line in (tmp_path / "facts.jsonl").read_bytes().splitlines()]
+    told = [(fact.state, fact.requeue) for fact in facts if isinstance(fact, SchedulerState)]
+    assert told == [("running", 0), ("backoff", 1), ("running", 1)]
+    assert {fact.requeue for fact in facts if isinstance(fact, Steps)} == {0, 1}
+    assert [fact.outcome.value for fact in facts if isinstance(fact, RunEnded)] == ["completed"]

@@ -1,0 +1,100 @@
+"""Configs in the store: stretches follow the view, and what people said outlives every replay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from rerail.server.config_changes import ChangeDesk
+from rerail.server.errors import NotFoundError, RefusedRequestError
+from rerail.server.projector import Projector
+from rerail.server.queries import Queries
+from rerail.server.store import Batch, Store
+from tests.story import Story
+
+
+def told(store: Store, batch: Callable[..., Batch], heartbeats: tuple[int, ...], run: str = "a") -> Queries:
+    story = Story(run)
+    for index, heartbeat in enumerate(heartbeats):
+        story.start(config=json.dumps({"rank_heartbeat_timeout": heartbeat})).bring_up(10)
+        story.steps(1 + 50 * index, 50 + 50 * index)
+        if index < len(heartbeats) - 1:
+            story.die(after=20).stop(1)
+    store.append([batch(*story.finish().facts)])
+    Projector(store, clock=lambda: story.at + 10**12).derive_due()
+    return Queries(store, lambda: story.at + 10**12)
+
+
+def test_configs_are_listed_with_the_faults_that_began_under_them(store: Store, batch: Callable[..., Batch]) -> None:
+    queries = told(store, batch, (300, 300, 600))
+    page = queries.configs.configs(sort="incidents")
+    assert [(row.incidents, row.attempts, row.runs) for row in page.rows] == [(2, 2, 1), (0, 1, 1)]
+    assert page.rows[0].recover is not None and page.rows[0].recover.n == 2
+    found = queries.configs.config(page.rows[0].fingerprint)
+    assert [use.run_id for use in found.uses] == ["a"]
+    assert [each.change.change_id for each in found.changes] == ["a@2"]
+    with pytest.raises(NotFoundError):
+        queries.configs.config("ffffffff")
+    with pytest.raises(ValueError, match="sort"):
+        queries.configs.configs(sort="beauty")
+
+
+def test_what_people_said_of_a_change_outlives_a_replay_and_is_undone_by_another_action(
+    store: Store, batch: Callable[..., Batch]
+) -> None:
+    queries = told(store, batch, (300, 600))
+    desk = ChangeDesk(store, lambda: 5)
+    desk.say("a@1", {"action": "explain", "changed_by": "Ada", "reason": "false kills", "author": "Ben"})
+    desk.say("a@1", {"action": "link", "target_kind": "incident", "target": "a~0"})
+    store.make_all_due()
+    Projector(store, clock=lambda: 2 * 10**18).derive_due()
+    row = queries.configs.change("a@1")
+    assert (row.said.changed_by, row.said.reason, row.before.faults, row.after.faults) == ("Ada", "false kills", 1, 0)
+    assert [each.change.change_id for each in queries.configs.changes_about("a~0")] == ["a@1"]
+    assert queries.configs.changes(unexplained=True).total == 0
+    desk.say("a@1", {"action": "undo", "undoes": row.said.actions[0].action_id})
+    assert queries.configs.change("a@1").said.reason is None
+    assert queries.configs.changes(unexplained=True).total == 1
+
+
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        ({"action": "dance"}, "action: one of explain, link, undo"),
+        ({"action": "explain"}, "reason"),
+        ({"action": "explain", "reason": "x" * 4001}, "longer than 4000"),
+        ({"action": "explain", "reason": "x", "colour": "red"}, "colour: not a field"),
+        ({"action": "undo", "undoes": 77}, "undoes: no action of this change"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_field_and_value(
+    store: Store, batch: Callable[..., Batch], stated: dict[str, object], message: str
+) -> None:
+    told(store, batch, (300, 600))
+    with pytest.raises(RefusedRequestError, match=message):
+        ChangeDesk(store).say("a@1", stated)
+    assert store.configs.actions() == ()
+
+
+def test_a_change_and_what_it_links_must_be_known(store: Store, batch: Callable[..., Batch]) -> None:
+    told(store, batch, (300, 600))
+    with pytest.raises(NotFoundError):
+        ChangeDesk(store).say("a@7", {"action": "explain", "reason": "why"})
+    with pytest.raises(NotFoundError):
+        ChangeDesk(store).say("a@1", {"action": "link", "target_kind": "incident", "target": "a~9"})
+
+
+def test_runs_and_configs_are_sides_of_a_comparison(store: Store, batch: Callable[..., Batch]) -> None:
+    told(store, batch, (300, 300, 300), "a")
+    queries = told(store, batch, (600, 600, 600), "b")
+    by_run = queries.configs.compare(["a", "run:b"]).comparison
+    configs = [row.fingerprint for row in queries.configs.configs().rows]
+    by_config = queries.configs.compare([f"config:{each}" for each in configs]).comparison
+    assert {len(each.arm.faults) for each in (*by_run.arms, *by_config.arms)} == {2}
+    assert not by_run.differences[0].is_refused
+    with pytest.raises(NotFoundError):
+        queries.configs.compare(["a", "nobody"])
+    with pytest.raises(ValueError, match="two to six"):
+        queries.configs.compare(["a", "a"])
