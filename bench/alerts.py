@@ -1,4 +1,4 @@
-"""How fast alerts are: rules over a thousand live runs, from the deciding fact to the message, the fleet page.
+"""How fast alerts are: rules over a thousand live runs, from the deciding fact to the message, and the fleet page.
 
     python bench/alerts.py
 

@@ -119,49 +119,17 @@ class FleetQueries:
         states = tuple((state, self._queries.runs(state=state.value, limit=1).total) for state in RunState)
         wanting, wanting_count = self._wanting()
         lemons = self._queries.nodes.nodes(level="lemon", limit=5).rows if runs else ()
+        alerts = self._store.alerts
+        faults = (alerts.faults_between(start, end), alerts.faults_between(start - length_ns, start))
         columns = []
         hours = _by_hour(bins)
         for first in range(start, end, COLUMN):
             columns.append(_sum(hours, first, min(end, first + COLUMN)))
         return FleetView(
             start, end, _sum(hours, start, end), _sum(hours, start - length_ns, start), tuple(columns), runs, states,
-            self._causes(start, end, length_ns), self._recoveries(start, end, length_ns), wanting, wanting_count,
+            _causes(*faults), _recoveries(*faults), wanting, wanting_count,
             self._queries.alerts.open_count(), tuple(lemons),
         )  # fmt: skip
-
-    def _causes(self, start: int, end: int, length: int) -> tuple[CauseCost, ...]:
-        now = _by(self._store.alerts.faults_between(start, end), lambda each: each.cause)
-        before = _by(self._store.alerts.faults_between(start - length, start), lambda each: each.cause)
-        costs = [
-            CauseCost(
-                cause,
-                _count(now.get(cause)),
-                _count(before.get(cause)),
-                _cost(now.get(cause)),
-                _cost(before.get(cause)),
-            )
-            for cause in {*now, *before}
-        ]
-        return tuple(sorted(costs, key=lambda each: (-(each.lost_gpu_ns or 0), -each.incidents, each.cause)))
-
-    def _recoveries(self, start: int, end: int, length: int) -> tuple[ScopeRecovery, ...]:
-        now = _by(self._store.alerts.faults_between(start, end), lambda each: each.scope or "unknown")
-        before = _by(self._store.alerts.faults_between(start - length, start), lambda each: each.scope or "unknown")
-        rows = []
-        for scope in sorted({*now, *before}):
-            mine, old = _lengths(now.get(scope)), _lengths(before.get(scope))
-            rows.append(
-                ScopeRecovery(
-                    scope,
-                    len(mine),
-                    _at(mine, 0.5),
-                    _at(mine, 0.9),
-                    mine[-1] if mine else None,
-                    len(old),
-                    _at(old, 0.5),
-                )
-            )
-        return tuple(rows)
 
     def _wanting(self) -> tuple[tuple[WantingRun, ...], int]:
         """Runs with open alerts first, urgent before others, then those that stall, then the silent ones."""
@@ -185,6 +153,42 @@ class FleetQueries:
         found += [WantingRun(row, "silent", ()) for row in still]
         total = len(by_run) + len(stalled) + max(len(still), silent.total - sum(run in by_run for run in by_run))
         return tuple(found[:MOST_WANTING]), max(total, len(found))
+
+
+def _causes(period: tuple[FaultSums, ...], earlier: tuple[FaultSums, ...]) -> tuple[CauseCost, ...]:
+    now = _by(period, lambda each: each.cause)
+    before = _by(earlier, lambda each: each.cause)
+    costs = [
+        CauseCost(
+            cause,
+            _count(now.get(cause)),
+            _count(before.get(cause)),
+            _cost(now.get(cause)),
+            _cost(before.get(cause)),
+        )
+        for cause in {*now, *before}
+    ]
+    return tuple(sorted(costs, key=lambda each: (-(each.lost_gpu_ns or 0), -each.incidents, each.cause)))
+
+
+def _recoveries(period: tuple[FaultSums, ...], earlier: tuple[FaultSums, ...]) -> tuple[ScopeRecovery, ...]:
+    now = _by(period, lambda each: each.scope or "unknown")
+    before = _by(earlier, lambda each: each.scope or "unknown")
+    rows = []
+    for scope in sorted({*now, *before}):
+        mine, old = _lengths(now.get(scope)), _lengths(before.get(scope))
+        rows.append(
+            ScopeRecovery(
+                scope,
+                len(mine),
+                _at(mine, 0.5),
+                _at(mine, 0.9),
+                mine[-1] if mine else None,
+                len(old),
+                _at(old, 0.5),
+            )
+        )
+    return tuple(rows)
 
 
 def _by_hour(bins: tuple[RollupBin, ...]) -> dict[int, RollupBin]:

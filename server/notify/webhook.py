@@ -1,8 +1,7 @@
 """Webhook: a JSON document by POST, signed so that who gets it knows whom it is from.
 
 `X-Rerail-Signature: v1=<hex of HMAC-SHA256(secret, timestamp + "." + body)>`; the timestamp, in seconds, is in
-`X-Rerail-Timestamp`: refuse what is more than five minutes old. `X-Rerail-Message` stays the same when one is sent
-again.
+`X-Rerail-Timestamp`: refuse what is more than five minutes old. `X-Rerail-Message` is the same when it is sent again.
 """
 
 from __future__ import annotations

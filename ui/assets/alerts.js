@@ -68,7 +68,8 @@
   function threshold() {
     const typed = value("threshold-value");
     const name = value("threshold-name");
-    const body = { rule: value("threshold-rule"), values: { [name]: typed === "" ? null : Number(typed) } };
+    const rule = value("threshold-rule").toLowerCase().replaceAll(" ", "_"); // its name, or the label of the choice
+    const body = { rule, values: { [name]: typed === "" ? null : Number(typed) } };
     if (value("threshold-project")) body.project = value("threshold-project");
     return body;
   }
