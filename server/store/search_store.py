@@ -26,28 +26,26 @@ _document = tables.search_document.c
 _LAST = 2**63 - 1
 
 BEGINNING = 2000
+# Which are the newest is found first, and their texts are read then: PostgreSQL would read those of all that match.
 _FOUND = (
-    "SELECT d.document_id, d.kind, d.subject, d.title, substr(d.body, 1, :length) FROM {where} "
-    "ORDER BY {number} DESC LIMIT :most"
+    "SELECT d.document_id, d.kind, d.subject, d.title, substr(d.body, 1, :length) FROM ("
+    "SELECT {number} AS number FROM {where} ORDER BY {number} DESC LIMIT :most"
+    ") AS newest JOIN search_document AS d ON d.document_id = newest.number ORDER BY d.document_id DESC"
 )
 _FTS = text(
     _FOUND.format(
-        where="search_words AS w JOIN search_document AS d ON d.document_id = w.rowid "
-        "WHERE w.search_words MATCH :match AND w.rowid >= :first AND w.rowid < :last",
-        number="w.rowid",
+        where="search_words WHERE search_words MATCH :match AND rowid >= :first AND rowid < :last", number="rowid"
     )
 )
 _TS = text(
     _FOUND.format(
-        where="search_document AS d WHERE d.words @@ CAST(:match AS tsquery) "
-        "AND d.document_id >= :first AND d.document_id < :last",
-        number="d.document_id",
+        where="search_document WHERE words @@ CAST(:match AS tsquery) "
+        "AND document_id >= :first AND document_id < :last",
+        number="document_id",
     )
 )
 _NEWEST = text(
-    _FOUND.format(
-        where="search_document AS d WHERE d.document_id >= :first AND d.document_id < :last", number="d.document_id"
-    )
+    _FOUND.format(where="search_document WHERE document_id >= :first AND document_id < :last", number="document_id")
 )
 
 
