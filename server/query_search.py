@@ -9,17 +9,22 @@ Rules
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from rerail.server.core.search.query import Query, parse_query
+from rerail.server.core.search.query import Query, Term, parse_query
 from rerail.server.core.search.snippets import Piece, marked, pattern_of, snippet
 from rerail.server.store import Store
 from rerail.server.store.note_rows import Hit
 
-MOST = 1000
+MOST = 400
+AVERAGE_LENGTH = 600
+TAIL_BITS = 20
+"""Below them a document's number is its milliseconds."""
+
 HALF_LIFE_NS = 30 * 86_400 * 10**9
 
 
@@ -65,21 +70,17 @@ class SearchQueries:
         if query.is_empty:
             return SearchPage((), 0, False, (), query)
         found = self._store.search.hits(query, MOST)
-        ranked = ranking(found.hits)
-        # Which document a number is of has to be known to count each once; the texts are only read of those shown.
-        told = self._store.search.names(ranked)
+        pattern = pattern_of(query.terms)
         numbers: list[int] = []
         seen: set[tuple[str, str]] = set()
         kinds: dict[str, int] = {}
-        for number in ranked:
-            name = told.get(number)
-            if name is not None and name not in seen:
-                seen.add(name)
-                numbers.append(number)
-                kinds[name[0]] = kinds.get(name[0], 0) + 1
+        for hit in ranking(found.hits, query.terms):
+            if (hit.kind, hit.subject) not in seen:
+                seen.add((hit.kind, hit.subject))
+                numbers.append(hit.number)
+                kinds[hit.kind] = kinds.get(hit.kind, 0) + 1
         shown = numbers[offset : offset + limit]
         documents = self._store.search.documents(shown)
-        pattern = pattern_of(query.terms)
         rows = tuple(
             Found(
                 kind=one.kind, subject=one.subject, path=path_of(one.kind, one.subject), at=one.at, run_id=one.run,
@@ -91,17 +92,29 @@ class SearchQueries:
         return SearchPage(rows, len(numbers), found.is_cut, tuple(sorted(kinds.items())), query)
 
 
-def ranking(hits: tuple[Hit, ...]) -> list[int]:
-    """Numbers, best first: how well, and how new."""
-    if not hits:
-        return []
-    newest = max(hit.number for hit in hits) >> 20
+def ranking(hits: Sequence[Hit], terms: Sequence[Term]) -> list[Hit]:
+    """Best first: how well, and how new. `hits` come newest first."""
+    needles = [max(re.findall(r"[^\W_]+", each.typed.lower()) or [""], key=len) for each in terms]
+    if not needles or not hits:
+        return list(hits)
+    newest = hits[0].number >> TAIL_BITS
 
-    def worth(hit: Hit) -> tuple[float, int]:
-        age_ns = (newest - (hit.number >> 20)) * 1_000_000
-        return max(hit.relevance, 1e-9) * (0.5 + 0.5 * 0.5 ** (age_ns / HALF_LIFE_NS)), hit.number
+    def worth(hit: Hit) -> float:
+        age_ns = (newest - (hit.number >> TAIL_BITS)) * 1_000_000
+        return fitness(hit, needles) * (0.5 + 0.5 * 0.5 ** (age_ns / HALF_LIFE_NS))
 
-    return [hit.number for hit in sorted(hits, key=worth, reverse=True)]
+    return sorted(hits, key=worth, reverse=True)
+
+
+def fitness(hit: Hit, needles: Sequence[str]) -> float:
+    """How well a text fits: a word in the title counts as much as two that are in the text all the time."""
+    title, text = hit.title.lower(), hit.beginning.lower()
+    length = 1 + len(text) / AVERAGE_LENGTH
+    fits = 0.1
+    for needle in needles:
+        count = text.count(needle)
+        fits += count / (count + 0.6 * length) + 2.0 * (needle in title)
+    return fits
 
 
 def path_of(kind: str, subject: str) -> str:

@@ -17,7 +17,7 @@ from typing import Annotated
 from fastapi import APIRouter, FastAPI, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from rerail.server.api.answers import respond
+from rerail.server.api.answers import plain, respond
 from rerail.server.api.artefacts import file_of
 from rerail.server.api.bodies import json_object
 from rerail.server.api.intake import authorise, read_body
@@ -68,6 +68,11 @@ def notes_router(queries: Queries, desk: NoteDesk, token: str | None, largest_by
         limit: Annotated[int, Query(ge=1, le=100)] = 20,
     ) -> Response:
         return respond(request, search_answer(queries.search.find(q, offset, limit)))
+
+    @router.get("/api/v1/incidents/{incident_id:path}/changes", summary="What changed in its run before an incident")
+    def changes(request: Request, incident_id: str) -> Response:
+        found = [plain(change) for change in queries.changes_near(incident_id)]
+        return respond(request, {"incident_id": incident_id, "changes": found})
 
     @router.get("/api/v1/notes", summary="Notes on a subject, oldest first; without one the newest of all")
     def notes(

@@ -2,8 +2,7 @@
 
 Rules
 - Only what facts tell: settings, versions, launcher, size and nodes of successive attempts, and conditions of nodes
-  that the interrupted attempts held. A change before a fault is no proof that it caused it, and nothing says so here.
-- A change counts from the attempt that it came with; the newest come first. What did not change is not listed.
+  that the interrupted attempts held. That something changed before a fault is no proof that it caused it.
 """
 
 from __future__ import annotations

@@ -36,15 +36,19 @@ class FoundDocument(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """That one is found, and how well its words fit."""
+    """That one is found, with enough of it to say how well."""
 
     number: int
-    relevance: float
+    kind: str
+    subject: str
+    title: str
+    beginning: str
+    """Of its body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """The newest that match, with how well; there are more where `is_cut`."""
+    """The newest that match, newest first; there are more where `is_cut`."""
 
     hits: tuple[Hit, ...]
     is_cut: bool
@@ -80,9 +84,6 @@ class SearchStore(Protocol):
 
     def hits(self, query: Query, most: int) -> Hits:
         """What a question finds."""
-
-    def names(self, numbers: Sequence[int]) -> dict[int, tuple[str, str]]:
-        """Kind and subject of documents, by their numbers."""
 
     def documents(self, numbers: Sequence[int]) -> dict[int, FoundDocument]:
         """Documents by their numbers."""

@@ -1,8 +1,8 @@
 """Search in the database; see the promises in `note_rows.py`.
 
 Rules
-- The newest that match are looked at, up to a number, and only of these it is asked how well they fit: a word that is
-  in every document costs no more than one that is rare.
+- The newest that match are given, up to a number: a word that is in every document costs no more than a rare one. How
+  well each fits is judged of its text (`query_search.py`), on both databases alike.
 """
 
 from __future__ import annotations
@@ -19,26 +19,34 @@ from rerail.server.store import documents, engines, tables
 from rerail.server.store.note_rows import FoundDocument, Hit, Hits
 from rerail.server.store.note_store import all_notes, renew_note, told_document, told_name
 from rerail.server.store.problem_writing import ledger_of
-from rerail.server.store.search_words import CLEAR_FTS, first_number, fts_match, is_sqlite, ts_query, ts_ranking
+from rerail.server.store.search_words import CLEAR_FTS, first_number, fts_match, is_sqlite, ts_query
 from rerail.server.store.search_writing import renew, renew_incidents, renew_nodes, renew_problems, renew_run
 
 _document = tables.search_document.c
 _LAST = 2**63 - 1
 
-_FTS_NEWEST = text(
-    "SELECT rowid FROM search_words WHERE search_words MATCH :match AND rowid >= :first AND rowid < :last "
-    "ORDER BY rowid DESC LIMIT :most"
+BEGINNING = 2000
+# Which are the newest is found first, and their texts are read then: PostgreSQL would read those of all that match.
+_FOUND = (
+    "SELECT d.document_id, d.kind, d.subject, d.title, substr(d.body, 1, :length) FROM ("
+    "SELECT {number} AS number FROM {where} ORDER BY {number} DESC LIMIT :most"
+    ") AS newest JOIN search_document AS d ON d.document_id = newest.number ORDER BY d.document_id DESC"
 )
-_FTS_RANKED = text(
-    "SELECT rowid, -bm25(search_words, 8.0, 1.0, 0.0) FROM search_words WHERE search_words MATCH :match "
-    "AND rowid >= :first AND rowid < :last"
+_FTS = text(
+    _FOUND.format(
+        where="search_words WHERE search_words MATCH :match AND rowid >= :first AND rowid < :last", number="rowid"
+    )
 )
-_TS_NEWEST = """SELECT document_id, {rank} FROM (
-    SELECT document_id, words FROM search_document
-    WHERE words @@ CAST(:match AS tsquery) AND document_id >= :first AND document_id < :last
-    ORDER BY document_id DESC LIMIT :most
-) AS newest"""
-_TS_RANK = "ts_rank('{0.1, 0.1, 0.1, 1.0}', words, CAST(:ranking AS tsquery))"
+_TS = text(
+    _FOUND.format(
+        where="search_document WHERE words @@ CAST(:match AS tsquery) "
+        "AND document_id >= :first AND document_id < :last",
+        number="document_id",
+    )
+)
+_NEWEST = text(
+    _FOUND.format(where="search_document WHERE document_id >= :first AND document_id < :last", number="document_id")
+)
 
 
 class SqlSearchStore:
@@ -52,20 +60,15 @@ class SqlSearchStore:
         """What a question finds."""
         first = 0 if query.after is None else first_number(query.after)
         last = _LAST if query.before is None else first_number(query.before)
+        asked: dict[str, object] = {"first": first, "last": last, "most": most + 1, "length": BEGINNING}
         with engines.answering(), self._read.begin() as connection:
-            ask = _sqlite_hits if is_sqlite(connection) else _postgresql_hits
-            found = ask(connection, query, first, last, most + 1)
-        found.sort(reverse=True)
+            is_beside = is_sqlite(connection)
+            match = fts_match(query) if is_beside else ts_query(query)
+            statement = _NEWEST if match is None else _FTS if is_beside else _TS
+            if match is not None:
+                asked["match"] = match
+            found = [Hit(*row) for row in connection.execute(statement, asked)]
         return Hits(tuple(found[:most]), len(found) > most)
-
-    def names(self, numbers: Sequence[int]) -> dict[int, tuple[str, str]]:
-        """Kind and subject of documents."""
-        if not numbers:
-            return {}
-        wanted = select(_document.document_id, _document.kind, _document.subject)
-        with engines.answering(), self._read.begin() as connection:
-            rows = connection.execute(wanted.where(_document.document_id.in_(numbers)))
-            return {number: (kind, subject) for number, kind, subject in rows}
 
     def documents(self, numbers: Sequence[int]) -> dict[int, FoundDocument]:
         """Documents by their numbers."""
@@ -95,35 +98,6 @@ class SqlSearchStore:
             renew_nodes(connection, connection.execute(nodes).scalars().all())
             problems = select(tables.problem_run.c.problem_id).distinct()
             renew_problems(connection, connection.execute(problems).scalars().all(), ledger_of(connection))
-
-
-def _sqlite_hits(connection: Connection, query: Query, first: int, last: int, most: int) -> list[Hit]:
-    match = fts_match(query)
-    if match is None:
-        return _newest(connection, first, last, most)
-    asked = {"match": match, "first": first, "last": last}
-    newest = connection.execute(_FTS_NEWEST, {**asked, "most": most}).scalars().all()
-    if not newest or not query.terms:
-        return [Hit(number, 0.0) for number in newest]
-    ranked = connection.execute(_FTS_RANKED, {**asked, "first": newest[-1]})
-    return [Hit(number, relevance) for number, relevance in ranked]
-
-
-def _postgresql_hits(connection: Connection, query: Query, first: int, last: int, most: int) -> list[Hit]:
-    match, ranking = ts_query(query), ts_ranking(query)
-    if match is None:
-        return _newest(connection, first, last, most)
-    asked = {"match": match, "first": first, "last": last, "most": most}
-    if ranking is not None:
-        asked["ranking"] = ranking
-    statement = text(_TS_NEWEST.format(rank="0.0" if ranking is None else _TS_RANK))
-    return [Hit(number, float(relevance)) for number, relevance in connection.execute(statement, asked)]
-
-
-def _newest(connection: Connection, first: int, last: int, most: int) -> list[Hit]:
-    found = select(_document.document_id).where(_document.document_id >= first, _document.document_id < last)
-    rows = connection.execute(found.order_by(_document.document_id.desc()).limit(most)).scalars()
-    return [Hit(number, 0.0) for number in rows]
 
 
 def _rebuild_told(connection: Connection) -> None:

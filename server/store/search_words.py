@@ -121,11 +121,6 @@ def ts_query(query: Query) -> str | None:
     return " & ".join(parts)
 
 
-def ts_ranking(query: Query) -> str | None:
-    """The tsquery of the words alone: fields say what, not how well."""
-    return " & ".join(_ts_term(term) for term in query.terms) or None
-
-
 def _ts_term(term: Term) -> str:
     parts = [_quoted(word) for word in term.words]
     if term.goes_on:

@@ -97,3 +97,8 @@ def test_a_note_on_a_region_lies_on_the_timeline(known):
     (mark,) = known.get("/api/v1/runs/a/timeline").json()["notes"]
     assert mark["text"] == "power was low"
     assert int(mark["end_us"]) - int(mark["start_us"]) == 4_000_000
+
+
+def test_what_changed_before_an_incident_is_told_and_an_unknown_incident_is_404(known):
+    assert known.get("/api/v1/incidents/a~0/changes").json() == {"incident_id": "a~0", "changes": []}
+    assert known.get("/api/v1/incidents/a~99/changes").status_code == 404
