@@ -39,12 +39,12 @@ INDEX = """<!DOCTYPE html>
 NAVIGATION = (
     ("Fleet", address.FLEET),
     ("Runs", address.RUNS),
+    ("Alerts", address.ALERTS),
     ("Problems", address.PROBLEMS),
     ("Nodes", address.NODES),
     ("Configs", address.CONFIGS),
     ("Compare", address.COMPARE),
     ("Knowledge", address.KNOWLEDGE),
-    ("Alerts", address.ALERTS),
     ("Data", address.DATA),
 )
 
