@@ -20,9 +20,12 @@ settings.register_profile("explore", calm, max_examples=2000)
 settings.load_profile("explore" if os.environ.get("RERAIL_EXPLORE") else "same")
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Real things go to one worker. Said as they are collected: the workers read groups before anything is ordered."""
+    if item.get_closest_marker("browser") or item.get_closest_marker("slow"):
+        item.add_marker(pytest.mark.xdist_group("real"))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Real things go to one worker, and first: the quick tests fill up what is left of the other."""
-    for item in items:
-        if item.get_closest_marker("browser") or item.get_closest_marker("slow"):
-            item.add_marker(pytest.mark.xdist_group("real"))
+    """And first: the quick tests fill up what is left of the other worker."""
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
