@@ -19,7 +19,7 @@ run: install-run  ## install what is missing, serve on 127.0.0.1:$(PORT), load r
 WORKERS ?= 2
 
 test: install  ## the whole suite: core, store on SQLite and PostgreSQL, intake, recorder, launcher, pages in a browser
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	@$(BIN)/python -m pytest -n $(WORKERS)
 
 test-fast: install  ## the suite without browser, training and servers: under a minute
 	@$(BIN)/python -m pytest -n $(WORKERS) -m "not browser and not slow"

@@ -20,12 +20,6 @@ settings.register_profile("explore", calm, max_examples=2000)
 settings.load_profile("explore" if os.environ.get("RERAIL_EXPLORE") else "same")
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Real things go to one worker. Said as they are collected: the workers read groups before anything is ordered."""
-    if item.get_closest_marker("browser") or item.get_closest_marker("slow"):
-        item.add_marker(pytest.mark.xdist_group("real"))
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """And first: the quick tests fill up what is left of the other worker."""
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    """Real things first: the first share of the tests goes to one worker, and all of them are in it."""
+    items.sort(key=lambda item: not (item.get_closest_marker("browser") or item.get_closest_marker("slow")))
