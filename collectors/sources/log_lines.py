@@ -3,6 +3,7 @@
 Prefixes that are known, outermost first:
 
     2026-11-29T12:00:00.0Z         a container's runtime, with `stderr F` or without; `[pod/…] ` and `name | ` before it
+    1795956558.522 n0              a receiver's stamp, and the node it received from
     <n0> <p1>                      a test rig that merges several nodes or processes
     3:                             srun -l, and NVRx's log of one cycle: the global rank
     [default1]:                    torchrun --tee: the role and the local rank
@@ -31,6 +32,9 @@ from dataclasses import dataclass, replace
 from rerail.collectors.masking import without_colours
 from rerail.collectors.sources.tail import LONGEST_LINE
 
+_RECEIVED = re.compile(r"^\d{9,10}\.\d{1,9} (?:n\d{1,6} )?")
+"""When, and from which node, a line was received: what `ts` and test rigs put in front. The line's own stamps are kept,
+since a receiver's clock is another one."""
 _CONTAINER = re.compile(
     r"^(?:\[pod/[\w./-]{1,200}\] |[A-Za-z][\w./-]{0,80} {1,20}\| )?"
     r"(?:(?P<stamp>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?)(?P<zone>Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?)?"
@@ -173,7 +177,7 @@ def why_broken(raw: bytes) -> str | None:
 
 def read_line(raw: bytes, clock: LocalClock) -> Line:
     """What one line of a log says; every line is at least plain text."""
-    text = without_colours(raw.decode("utf-8", "replace").rstrip("\r\n"))
+    text = _RECEIVED.sub("", without_colours(raw.decode("utf-8", "replace").rstrip("\r\n")), count=1)
     container_at = None
     container = _CONTAINER.match(text)
     if container is not None and container.end() and "kernel: " not in text[: container.end() + 140]:

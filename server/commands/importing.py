@@ -169,7 +169,12 @@ class _File:
         return content
 
     def _written_at(self) -> int | None:
-        return None if self.path == "-" else Path(self.path).stat().st_mtime_ns
+        if self.path == "-":
+            return None
+        try:
+            return Path(self.path).stat().st_mtime_ns
+        except OSError as error:
+            raise RerailError(f"{self.path} cannot be read: {error.strerror or error}") from None
 
     def _refuse(self, line: int, error: FactError) -> None:
         self._counts.rejected += 1

@@ -173,3 +173,17 @@ def test_no_file_whatever_its_name_stops_the_others(tmp_path_factory, name, data
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     assert read_run_files([str(folder)]).files
+
+
+def test_a_receivers_stamp_in_front_of_every_line_changes_no_evidence() -> None:
+    lines = ["[rank1]: ValueError: bad batch", "[rank0]: RuntimeError: Connection reset by peer"]
+    received = [f"179595559{number}.733 n{number} {line}" for number, line in enumerate(lines)]
+    plain, stamped = (
+        [
+            (fact.rank, fact.text)
+            for fact in evidence_of_text("\n".join(each).encode(), emitter="e", run="r", fallback_at=7)
+        ]
+        for each in (lines, received)
+    )
+    assert plain == stamped
+    assert [rank for rank, _ in plain] == [1, 0]

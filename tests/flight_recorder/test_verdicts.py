@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from rerail.server.core.facts import ArtefactState, Evidence, Initiator, WindowState
+from rerail.server.core.facts import ArtefactState, Evidence, Exit, Initiator, WindowState
 from rerail.server.core.fold import RunFold
 from rerail.server.core.view import CausalRole, Domain, Incident
 from tests.dumps import call, evidence_of, nccl_dump, recorded
@@ -100,3 +100,10 @@ def test_an_xid_comes_with_its_official_meaning():
     meaning = incident(story([], (line, 4))).evidence[0].meaning
     assert meaning == "XID 79: GPU has fallen off the bus. NVIDIA's action: reboot the node (RESTART_BM)."
     assert incident(story([], (TIMED_OUT, 1))).evidence[0].meaning is None
+
+
+def test_a_survivor_that_waits_for_a_killed_rank_is_no_hang():
+    told = story(DUMPS[1:2])
+    told._say(Exit, "launcher", **told._here(), rank=3, exit_code=-9)
+    verdict = incident(told).verdict
+    assert (verdict.cause, verdict.culprit_rank) == ("sigkill", 3)

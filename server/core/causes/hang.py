@@ -13,6 +13,9 @@ from rerail.server.core.cause_rules import Case, CauseRule, Match, Sign, Weight,
 from rerail.server.core.flight_recorder.verdict import HANG, DumpVerdict, dump_verdict
 from rerail.server.core.view import CausalRole, Domain
 
+DEADLY = frozenset({-4, -6, -7, -8, -9, -11, 132, 134, 135, 136, 137, 139})
+"""Exit codes of processes that a signal ended; SIGTERM is the launcher's own."""
+
 MISSING = "A flight recorder dump or per-rank step beginnings would name the rank that did not arrive."
 
 
@@ -43,21 +46,31 @@ def match(case: Case) -> Match | None:
 
 
 def _by_dumps(case: Case, told: DumpVerdict) -> Match:
-    """The dumps decide, unless something else is told of the culprit: then its absence is a consequence of that."""
+    """The dumps decide, unless something else is told of the culprit: then its absence is a consequence of that.
+
+    Where they blame nobody, they say no more than that ranks waited: whatever is told of any rank goes before.
+    """
     waits = [sign for sign in case.signs if sign.accuses and sign.reading.cause in (RULE.name, "nccl_timeout")]
     has_own_failure = any(
         sign.accuses
         and sign.reading.weight >= Weight.LINE
         and sign.reading.cause != RULE.name
-        and (sign.rank is None or sign.rank == told.rank)
+        and (told.rank is None or sign.rank is None or sign.rank == told.rank)
         for sign in case.signs
-    )
+    ) or _was_killed(case, told.rank)
     return Match(
         min(told.confidence, 0.6) if has_own_failure else told.confidence,
         told.sentence, told.rank, told.node, min([told.at, *(sign.at for sign in waits[:1])]), told.initiating,
         told.missing_evidence, Weight.WAIT if has_own_failure else Weight.LINE, told.traits,
         confirming=tuple(sign.item for sign in waits[:20]),
     )  # fmt: skip
+
+
+def _was_killed(case: Case, rank: int | None) -> bool:
+    """Whether a rank (any, where none is asked for) died by a signal that no monitor's time-out explains."""
+    if any(sign.reading.weight is Weight.LINE for sign in case.accusing(RULE.name)):
+        return False
+    return any(worker.exit_code in DEADLY and rank in (None, worker.rank) for worker in case.exits)
 
 
 def _ranks(signs: list[Sign]) -> str:
