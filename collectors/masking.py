@@ -13,6 +13,8 @@ from collections.abc import Iterable
 
 MASK = "***"
 LONGEST_TEXT = 16_384
+LONGEST_PIECE = 12_000
+"""Of a file, masked at once; masking may make a text longer."""
 
 _SECRET_WORD = (
     r"(?:api[_-]?key|access[_-]?key|auth[_-]?key|private[_-]?key|account[_-]?key|shared[_-]?key|secret|token|passw(?:or)?d"
@@ -82,3 +84,22 @@ def masked_arguments(arguments: Iterable[str]) -> tuple[str, ...]:
         else:
             words.append(masked(word))
     return tuple(words)
+
+
+def masked_file(content: bytes) -> bytes:
+    """A whole text file without secrets, nothing of it cut off; bytes that are no UTF-8 text come back as they are."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return content
+    pieces: list[str] = []
+    piece = ""
+    for line in text.splitlines(keepends=True):
+        if piece and len(piece) + len(line) > LONGEST_PIECE:
+            pieces.append(piece)
+            piece = ""
+        while len(line) > LONGEST_PIECE:
+            pieces.append(line[:LONGEST_PIECE])
+            line = line[LONGEST_PIECE:]
+        piece += line
+    return "".join(map(masked, [*pieces, piece])).encode()

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from rerail.collectors.archives import members
-from rerail.collectors.masking import masked
+from rerail.collectors.masking import masked, masked_file
 from rerail.collectors.plain_text import Piece
-from rerail.collectors.uploads import Understood, understood
+from rerail.collectors.uploads import Kind, Understood, understood
 from rerail.server.core import codec
 from rerail.server.core.facts import ArtefactState, Evidence, WindowState
 from rerail.server.core.view import ArtefactUse, Attempt
@@ -128,7 +128,8 @@ class ArtefactDesk:
             size=len(content), received_at=self._clock(), author=author, pieces=len(facts), refused=refused,
             remarks=told.remarks,
         )  # fmt: skip
-        is_new = self._store.keep_artefact(row, content)
+        is_dump = told.kind in (Kind.FLIGHT_RECORDER, Kind.PROCESS_GROUPS)
+        is_new = self._store.keep_artefact(row, content if is_dump else masked_file(content))
         kept = row if known is None else known
         if known is not None and not known.pieces and facts:
             # Nothing was understood of it before: its rank was not told, or an older reader looked at it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rerail.collectors.masking import LONGEST_TEXT, masked, masked_arguments
+from rerail.collectors.masking import LONGEST_TEXT, masked, masked_arguments, masked_file
 
 
 @pytest.mark.parametrize(
@@ -69,3 +69,12 @@ def test_endless_text_is_cut_quickly() -> None:
 
 def test_control_characters_are_replaced() -> None:
     assert masked("a\x00b\x1b[31mc\x1bx\td\n") == "a�bc�x\td\n"
+
+
+def test_a_whole_file_is_masked_and_nothing_else_of_it_is_lost():
+    lines = [f"line {number} token=abcdefgh{number}" for number in range(5000)] + ["x" * 40_000]
+    shown = masked_file("\n".join(lines).encode()).decode()
+    assert "abcdefgh" not in shown
+    assert [line.split()[1] for line in shown.split("\n")[:5000]] == [str(number) for number in range(5000)]
+    assert shown.endswith("x" * 40_000)
+    assert masked_file(b"\xff\xfe binary token=abcdefgh") == b"\xff\xfe binary token=abcdefgh"
