@@ -102,9 +102,9 @@ def test_the_page_follows_a_real_run_through_its_faults_and_tells_the_truth(own_
             tmp_path,
             "an incident while open",
         )
-        wait_for(lambda: page.locator("a:has-text('user exception')").count(), process, tmp_path, "the first cause")
+        wait_for(lambda: page.locator("a:has-text('loss anomaly')").count(), process, tmp_path, "the first cause")
         process.wait(SECONDS)
-        for cause in ("user exception", "sigkill", "hang"):
+        for cause in ("loss anomaly", "sigkill", "hang"):
             wait_for(lambda cause=cause: page.locator(f"a:has-text('{cause}')").count(), process, tmp_path, cause)
         wait_for(lambda: page.locator("text=completed").count(), process, tmp_path, "the end on the page")
     finally:
@@ -141,7 +141,7 @@ def _compare(told: dict, truth: Truth) -> None:
     faults = truth.faults
     assert [fault["kind"] for fault in faults] == ["exception", "sigkill", "hang"]
     incidents = told["incidents"]
-    assert [incident["cause"] for incident in incidents] == ["user_exception", "sigkill", "hang"]
+    assert [incident["cause"] for incident in incidents] == ["loss_anomaly", "sigkill", "hang"]
     assert [incident["culprit_rank"] for incident in incidents] == [1, 1, None]
     for number, (incident, fault) in enumerate(zip(incidents, faults, strict=True)):
         steps, (load, *_) = truth.of("step", number), truth.of("load", number + 1)
