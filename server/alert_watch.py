@@ -13,7 +13,6 @@ Rules
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import unquote
@@ -23,7 +22,7 @@ from rerail.server.core.alert_rules import DAY, Finding
 from rerail.server.core.alerts import findings, rules
 from rerail.server.core.threshold_changes import in_force
 from rerail.server.core.view import Domain, RunState, RunView
-from rerail.server.errors import StoreAwayError
+from rerail.server.rounds import Rounds
 from rerail.server.store import Store
 from rerail.server.store.alert_rows import AlertRow, Looked
 
@@ -40,51 +39,25 @@ REFRESH = 30 * SECOND
 IDLE_SECONDS = 0.5
 
 
-class AlertWatch:
+class AlertWatch(Rounds):
     """Looks at the runs of one store."""
 
     def __init__(self, store: Store, clock: Callable[[], int] = time.time_ns) -> None:
+        super().__init__("rerail-alerts", IDLE_SECONDS, "alerts: this round came to nothing", 5)
         self._store = store
         self._clock = clock
         self._kept: int | None = None
         """The place that the store has."""
         self._place = 0
         self._kept_at = 0
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Begin to watch in a thread of its own."""
-        self._thread = threading.Thread(target=self._run_forever, name="rerail-alerts", daemon=True)
-        self._thread.start()
+    def work(self) -> bool:
+        """One round; whether there were as many views as it takes."""
+        return self.round() >= AT_ONCE
 
-    def close(self) -> None:
-        """Finish the round at hand, then stop."""
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    @property
-    def is_running(self) -> bool:
-        """Whether its thread lives."""
-        return self._thread is not None and self._thread.is_alive()
-
-    def _run_forever(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                looked = self.round()
-            except StoreAwayError as error:
-                logger.warning("the database is away: %s", error)
-                looked = 0
-                self._kept = None
-                self._stopping.wait(2)
-            except Exception:
-                logger.exception("alerts: this round came to nothing")
-                looked = 0
-                self._kept = None
-                self._stopping.wait(5)
-            if looked < AT_ONCE:
-                self._stopping.wait(IDLE_SECONDS)
+    def lost(self) -> None:
+        """Go on from the place that the store has."""
+        self._kept = None
 
     def round(self) -> int:
         """Look at what was saved since the last one; how many runs that were."""

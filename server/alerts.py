@@ -20,7 +20,8 @@ from rerail.server.core.report import iso
 from rerail.server.core.threshold_changes import ThresholdChange
 from rerail.server.core.threshold_changes import refusal_of as threshold_refusal
 from rerail.server.errors import NotFoundError, RefusedRequestError
-from rerail.server.problems import LONGEST_NAME, LONGEST_WORDS, unfit, whole, words
+from rerail.server.problems import LONGEST_NAME, LONGEST_WORDS
+from rerail.server.stated import unfit, whole, words
 from rerail.server.store import Store
 from rerail.server.store.alert_rows import ChannelRow
 

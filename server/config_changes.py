@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from rerail.server.core.recovery_configs.change_actions import ChangeAction, ChangeActionKind, LinkKind, refusal_of
-from rerail.server.problems import LONGEST_NAME, LONGEST_WORDS, unfit
+from rerail.server.problems import LONGEST_NAME, LONGEST_WORDS
 from rerail.server.queries import Queries
+from rerail.server.stated import unfit, words
 from rerail.server.store import Store
 
 FIELDS = ("action", "author", "changed_by", "reason", "target_kind", "target", "undoes")
@@ -69,7 +70,7 @@ def action_of(change_id: str, stated: Mapping[str, object]) -> ChangeAction:
     for name in FIELDS[2:]:
         if stated.get(name) not in (None, "") and name not in USES[kind]:
             raise unfit(name, stated[name], f"{kind.value} does not use it")
-    told_kind = _words(stated, "target_kind", LONGEST_NAME)
+    told_kind = words(stated, "target_kind", LONGEST_NAME)
     try:
         target_kind = None if told_kind is None else LinkKind(told_kind)
     except ValueError:
@@ -78,16 +79,6 @@ def action_of(change_id: str, stated: Mapping[str, object]) -> ChangeAction:
     if undoes is not None and (isinstance(undoes, bool) or not isinstance(undoes, int) or not 0 < undoes < 2**63):
         raise unfit("undoes", undoes, "not the number of an action")
     return ChangeAction(
-        0, 0, change_id, kind, _words(stated, "author", LONGEST_NAME), _words(stated, "changed_by", LONGEST_NAME),
-        _words(stated, "reason", LONGEST_WORDS), target_kind, _words(stated, "target", 2 * LONGEST_NAME + 20), undoes,
+        0, 0, change_id, kind, words(stated, "author", LONGEST_NAME), words(stated, "changed_by", LONGEST_NAME),
+        words(stated, "reason", LONGEST_WORDS), target_kind, words(stated, "target", 2 * LONGEST_NAME + 20), undoes,
     )  # fmt: skip
-
-
-def _words(stated: Mapping[str, object], name: str, longest: int) -> str | None:
-    value = stated.get(name)
-    if value is not None and not isinstance(value, str):
-        raise unfit(name, value, "not text")
-    text = (value or "").strip()
-    if len(text) > longest:
-        raise unfit(name, text, f"longer than {longest} characters")
-    return text or None

@@ -10,7 +10,6 @@ Rules
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -18,6 +17,7 @@ from dataclasses import fields, replace
 from rerail.server.core.problems import ActionKind, Ledger, ProblemAction, is_split, refusal_of
 from rerail.server.core.report import iso
 from rerail.server.errors import NotFoundError, RefusedRequestError
+from rerail.server.stated import unfit, whole, words
 from rerail.server.store import Store
 
 LONGEST_WORDS = 4000
@@ -162,33 +162,6 @@ def conflict(problem: str, ledger: Ledger, revision: int) -> RefusedRequestError
         f"problem {problem} changed since you looked (revision {revision} is now {ledger.revision(problem)}){since}",
         "look at it again, then act; nothing was changed",
     )
-
-
-def unfit(name: str, value: object, reason: str) -> RefusedRequestError:
-    """A field that does not fit."""
-    shown = json.dumps(value, ensure_ascii=True, default=str)[:200]
-    return RefusedRequestError(
-        422, "invalid_field", f"{name}: {reason} (got {shown})", "docs/reading.md, see /api/docs"
-    )
-
-
-def words(stated: Mapping[str, object], name: str, longest: int) -> str | None:
-    value = stated.get(name)
-    if value is not None and not isinstance(value, str):
-        raise unfit(name, value, "not text")
-    text = (value or "").strip()
-    if len(text) > longest:
-        raise unfit(name, text, f"longer than {longest} characters")
-    return text or None
-
-
-def whole(stated: Mapping[str, object], name: str) -> int | None:
-    value = stated.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise unfit(name, value, "not a whole number")
-    return value
 
 
 assert set(FIELDS) - {"action", "revision"} <= {entry.name for entry in fields(ProblemAction)}

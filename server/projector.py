@@ -12,7 +12,6 @@ Rules
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from rerail.server.core.recovery_configs.stretches import stretches
 from rerail.server.core.rollup import Rollups
 from rerail.server.core.view import RunState, RunView
 from rerail.server.errors import StoreAwayError
+from rerail.server.rounds import Rounds
 from rerail.server.store import DerivedRun, DueRun, Store
 from rerail.server.store.log_slices import logged_facts, slices
 
@@ -55,47 +55,19 @@ class _Held:
         return held
 
 
-class Projector:
+class Projector(Rounds):
     """Derives the runs of one store that are due."""
 
     def __init__(self, store: Store, clock: Callable[[], int] = time.time_ns, held_folds: int = HELD_FOLDS) -> None:
+        super().__init__("rerail-projector", IDLE_SECONDS, "the projector could not take its next runs", 2)
         self._store = store
         self._clock = clock
         self._held: OrderedDict[str, _Held] = OrderedDict()
         self._held_folds = held_folds
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Begin to derive in a thread of its own."""
-        self._thread = threading.Thread(target=self._run_forever, name="rerail-projector", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Finish the run at hand, then stop."""
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    @property
-    def is_running(self) -> bool:
-        """Whether its thread lives."""
-        return self._thread is not None and self._thread.is_alive()
-
-    def _run_forever(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                done = self.derive_due()
-            except StoreAwayError as error:
-                logger.warning("the database is away: %s", error)
-                done = 0
-                self._stopping.wait(2)
-            except Exception:
-                logger.exception("the projector could not take its next runs")
-                done = 0
-                self._stopping.wait(2)
-            if not done:
-                self._stopping.wait(IDLE_SECONDS)
+    def work(self) -> bool:
+        """Derive what is due; whether there was any."""
+        return bool(self.derive_due())
 
     def derive_due(self, limit: int = 32) -> int:
         """Derive the runs that are due now; how many there were."""

@@ -14,19 +14,18 @@ from starlette.concurrency import run_in_threadpool
 
 from rerail.server.alerts import AlertDesk, threshold_change_of
 from rerail.server.api.answers import respond
-from rerail.server.api.bodies import json_object
+from rerail.server.api.bodies import invalid_parameter, json_object
 from rerail.server.api.intake import authorise, read_body
-from rerail.server.api.problems import _invalid
 from rerail.server.api.reads import Limit, Offset
 from rerail.server.core.alert_life import AlertEvent, Life
 from rerail.server.core.channels import masked
 from rerail.server.core.report import gpu_hours, iso
 from rerail.server.core.threshold_changes import ThresholdChange
 from rerail.server.core.threshold_changes import refusal_of as threshold_refusal
-from rerail.server.problems import unfit
 from rerail.server.queries import Queries
 from rerail.server.query_alerts import AlertEntry, AlertView, DryRun, RuleView
 from rerail.server.query_fleet import FleetSum, FleetView
+from rerail.server.stated import unfit
 from rerail.server.store.alert_rows import AlertRow, ChannelRow, MessageRow
 
 Shown = dict[str, object]
@@ -59,7 +58,7 @@ def alerts_router(queries: Queries, desk: AlertDesk, token: str | None) -> APIRo
         try:
             page = queries.alerts.alerts(standing, search, run, offset, limit)
         except ValueError as error:
-            raise _invalid(error) from None
+            raise invalid_parameter(error) from None
         rows = [entry_figures(each) for each in page.rows]
         return respond(request, {"rows": rows, "total": page.total, "standings": dict(page.standings)})
 

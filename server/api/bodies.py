@@ -1,4 +1,4 @@
-"""Bodies: JSON objects that people and programs send."""
+"""Bodies: JSON objects that people and programs send, and how a value that cannot be is refused."""
 
 from __future__ import annotations
 
@@ -24,3 +24,8 @@ def json_object(request: Request, body: bytes) -> Mapping[str, object]:
     if not isinstance(stated, dict):
         raise RefusedRequestError(400, "not_json", "the body is not a JSON object", "see /api/docs")
     return stated
+
+
+def invalid_parameter(error: ValueError) -> RefusedRequestError:
+    """A parameter whose value cannot be, in the words of who looked at it."""
+    return RefusedRequestError(422, "invalid_parameter", str(error), "see /api/docs")

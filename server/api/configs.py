@@ -14,7 +14,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from rerail.server.api.answers import respond
-from rerail.server.api.bodies import json_object
+from rerail.server.api.bodies import invalid_parameter, json_object
 from rerail.server.api.config_answers import (
     change_answer,
     change_page_answer,
@@ -26,7 +26,6 @@ from rerail.server.api.config_answers import (
 from rerail.server.api.intake import authorise, read_body
 from rerail.server.api.reads import Limit, Offset
 from rerail.server.config_changes import ChangeDesk
-from rerail.server.errors import RefusedRequestError
 from rerail.server.queries import Queries
 
 _EXAMPLE = {"action": "explain", "changed_by": "Ada", "reason": "hangs took 45 min to be noticed", "author": "Ada"}
@@ -54,7 +53,7 @@ def configs_router(queries: Queries, desk: ChangeDesk, token: str | None) -> API
         try:
             page = queries.configs.configs(search, sort, descending, offset, limit)
         except ValueError as error:
-            raise _invalid(error) from None
+            raise invalid_parameter(error) from None
         return respond(request, config_page_answer(page))
 
     @router.get("/api/v1/configs/changes", summary="The change ledger, newest first")
@@ -110,11 +109,7 @@ def configs_router(queries: Queries, desk: ChangeDesk, token: str | None) -> API
         try:
             view = queries.configs.compare(sides or [])
         except ValueError as error:
-            raise _invalid(error) from None
+            raise invalid_parameter(error) from None
         return respond(request, comparison_answer(view))
 
     return router
-
-
-def _invalid(error: ValueError) -> RefusedRequestError:
-    return RefusedRequestError(422, "invalid_parameter", str(error), "see /api/docs")

@@ -15,11 +15,10 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from rerail.server.api.answers import plain, respond
-from rerail.server.api.bodies import json_object
+from rerail.server.api.bodies import invalid_parameter, json_object
 from rerail.server.api.intake import authorise, read_body
 from rerail.server.api.reads import Limit, Offset
 from rerail.server.core.problems import ProblemAction
-from rerail.server.errors import RefusedRequestError
 from rerail.server.problems import ProblemDesk, action_of
 from rerail.server.queries import Queries
 
@@ -61,7 +60,7 @@ def problems_router(queries: Queries, desk: ProblemDesk, token: str | None) -> A
         try:
             page = queries.problems.problems(search, status, cause, node, sort, descending, offset, limit)
         except ValueError as error:
-            raise _invalid(error) from None
+            raise invalid_parameter(error) from None
         return respond(request, plain(page))
 
     @router.post(
@@ -109,7 +108,7 @@ def problems_router(queries: Queries, desk: ProblemDesk, token: str | None) -> A
         try:
             page = queries.nodes.nodes(search, level, sort, descending, offset, limit)
         except ValueError as error:
-            raise _invalid(error) from None
+            raise invalid_parameter(error) from None
         return respond(request, plain(page))
 
     @router.get("/api/v1/nodes/{name:path}", summary="One node: its runs, incidents, XIDs, and what to think of it")
@@ -123,7 +122,3 @@ def acted(queries: Queries, done: ProblemAction) -> dict[str, object]:
     """What was done, and the problem as it stands now."""
     about = done.into or done.made or done.problem
     return {"action": plain(done), "problem": plain(queries.problems.problem(about, limit=1).problem)}
-
-
-def _invalid(error: ValueError) -> RefusedRequestError:
-    return RefusedRequestError(422, "invalid_parameter", str(error), "see /api/docs")

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from rerail.server.alerts import AlertDesk
 from rerail.server.api.alerts import alert_figures, entry_figures, event_figures
 from rerail.server.commands import opened_store, settings_of
-from rerail.server.commands.excluding import _request
+from rerail.server.commands.asking import ask_server
 from rerail.server.commands.problems import _who
 from rerail.server.commands.showing import _print_json, _print_table
 from rerail.server.core.report import iso
@@ -72,7 +72,7 @@ def alert(parsed: argparse.Namespace) -> int:
     try:
         if url:
             path = f"{url}/api/v1/alerts/{quote(parsed.alert_id, safe='')}/actions"
-            done = _request("POST", path, settings.token, said)
+            done = ask_server("POST", path, settings.token, said)
         else:
             with opened_store(settings) as store:
                 event = AlertDesk(store).act(parsed.alert_id, said)

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
 from rerail.server.commands import opened_store, settings_of
-from rerail.server.commands.importing import error_of
+from rerail.server.commands.asking import ask_server
 from rerail.server.core.report import exclusion_figures
 from rerail.server.core.view import Exclusion
-from rerail.server.errors import RefusedRequestError, RerailError, StoreError
+from rerail.server.errors import RefusedRequestError, RerailError
 from rerail.server.exclusions import ExclusionDesk
 from rerail.server.instants import parse_instant
 from rerail.server.queries import Queries
@@ -99,28 +97,12 @@ def _ask(url: str, token: str | None, parsed: argparse.Namespace) -> list[dict[s
     words = {name: value for name in ("reason", "author") if (value := getattr(parsed, name)) is not None}
     query = f"?{urlencode(words)}" if words else ""
     if parsed.list:
-        found = _request("GET", address, token)["exclusions"]
+        found = ask_server("GET", address, token)["exclusions"]
         assert isinstance(found, list)
         return found
     if parsed.undo is not None:
-        return [_request("DELETE", f"{address}/{quote(parsed.undo, safe='')}{query}", token)]
+        return [ask_server("DELETE", f"{address}/{quote(parsed.undo, safe='')}{query}", token)]
     if parsed.redo is not None:
-        return [_request("POST", f"{address}/{quote(parsed.redo, safe='')}/restore{query}", token)]
+        return [ask_server("POST", f"{address}/{quote(parsed.redo, safe='')}/restore{query}", token)]
     start, end = _window(parsed)
-    return [_request("POST", address, token, {"start": start, "end": end, **words})]
-
-
-def _request(method: str, address: str, token: str | None, body: object = None) -> dict[str, object]:
-    headers = {"Content-Type": "application/json"}
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
-    data = None if body is None else json.dumps(body).encode()
-    try:
-        with urllib.request.urlopen(
-            urllib.request.Request(address, data, headers, method=method), timeout=60
-        ) as response:
-            return json.load(response)
-    except urllib.error.HTTPError as error:
-        raise RerailError(error_of(error)) from None
-    except (urllib.error.URLError, TimeoutError) as error:
-        raise StoreError(f"{address} does not answer: {getattr(error, 'reason', error)}") from None
+    return [ask_server("POST", address, token, {"start": start, "end": end, **words})]

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 from rerail.server.api.notes import change_of, note_answer, search_answer
 from rerail.server.commands import opened_store, settings_of
-from rerail.server.commands.excluding import _request
+from rerail.server.commands.asking import ask_server
 from rerail.server.commands.problems import _who
 from rerail.server.commands.showing import _print_json
 from rerail.server.core.notes import LONGEST_BYTES, SubjectKind
@@ -118,15 +118,15 @@ def _asked(parsed: argparse.Namespace, url: str, token: str | None) -> Shown:
     """Through a server."""
     if _is_change(parsed):
         where = f"{url}/api/v1/notes/{_number(parsed)}"
-        said = _change(parsed, _request("GET", where, token)["revision"])
-        return _request("POST", f"{where}/revisions", token, said)
+        said = _change(parsed, ask_server("GET", where, token)["revision"])
+        return ask_server("POST", f"{where}/revisions", token, said)
     if str(parsed.subject).startswith("note-"):
-        return _request("GET", f"{url}/api/v1/notes/{_number(parsed)}", token)
+        return ask_server("GET", f"{url}/api/v1/notes/{_number(parsed)}", token)
     said = _subject(parsed)
     text = _text(parsed)
     if text is None:
-        return _request("GET", f"{url}/api/v1/notes?{urlencode(said)}", token)
-    return _request("POST", f"{url}/api/v1/notes", token, {**said, "text": text, "author": parsed.author or _who()})
+        return ask_server("GET", f"{url}/api/v1/notes?{urlencode(said)}", token)
+    return ask_server("POST", f"{url}/api/v1/notes", token, {**said, "text": text, "author": parsed.author or _who()})
 
 
 def search(parsed: argparse.Namespace) -> int:
@@ -136,7 +136,7 @@ def search(parsed: argparse.Namespace) -> int:
     url = str(parsed.url or settings.url or "").rstrip("/")
     if url:
         query = urlencode({"q": question, "limit": parsed.limit})
-        shown: Shown = _request("GET", f"{url}/api/v1/search?{query}", settings.token)
+        shown: Shown = ask_server("GET", f"{url}/api/v1/search?{query}", settings.token)
     else:
         with opened_store(settings) as store:
             try:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from rerail.server.api.answers import plain
 from rerail.server.api.problems import acted
 from rerail.server.commands import opened_store, settings_of
-from rerail.server.commands.excluding import _request
+from rerail.server.commands.asking import ask_server
 from rerail.server.commands.showing import _length, _number, _print_json, _print_table
 from rerail.server.core.report import gpu_hours, iso
 from rerail.server.errors import RefusedRequestError, RerailError
@@ -143,7 +143,7 @@ def _write(parsed: argparse.Namespace, said: Mapping[str, object]) -> dict[str, 
 
 def _ask(url: str, token: str | None, problem_id: str, said: Mapping[str, object]) -> dict[str, object]:
     """Through a server."""
-    return _request("POST", f"{url}/api/v1/problems/{quote(problem_id, safe='')}/actions", token, said)
+    return ask_server("POST", f"{url}/api/v1/problems/{quote(problem_id, safe='')}/actions", token, said)
 
 
 def _print_problem(found: ProblemView) -> None:

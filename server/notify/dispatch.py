@@ -19,6 +19,7 @@ from rerail.server.notify import send
 from rerail.server.notify.composing import message_of
 from rerail.server.notify.messages import Channel, DeliveryError
 from rerail.server.queries import Queries
+from rerail.server.rounds import Rounds
 from rerail.server.store import Store
 from rerail.server.store.alert_rows import ChannelRow, MessageRow
 
@@ -37,52 +38,28 @@ def pause_ns(tries: int) -> int:
     return min(LONGEST_PAUSE, FIRST_PAUSE << min(30, max(0, tries - 1)))
 
 
-class Dispatch:
+class Dispatch(Rounds):
     """Delivers the messages of one store."""
 
     def __init__(
         self, store: Store, queries: Queries, url: str | None = None, clock: Callable[[], int] = time.time_ns
     ) -> None:
+        super().__init__("rerail-notify", IDLE_SECONDS, "messages could not be taken out of the outbox", 5)
         self._store = store
         self._queries = queries
         self._url = url
         self._clock = clock
         self._busy: dict[int, threading.Thread] = {}
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Begin to deliver in a thread of its own."""
-        self._thread = threading.Thread(target=self._run_forever, name="rerail-notify", daemon=True)
-        self._thread.start()
+    def work(self) -> bool:
+        """Begin what is due; whether there was any."""
+        return bool(self.deliver_due())
 
     def close(self) -> None:
         """Begin no delivery any more. One that hangs is left to its lease."""
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
+        super().close()
         for thread in list(self._busy.values()):
             thread.join(1)
-
-    @property
-    def is_running(self) -> bool:
-        """Whether its thread lives."""
-        return self._thread is not None and self._thread.is_alive()
-
-    def _run_forever(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                begun = self.deliver_due()
-            except StoreAwayError as error:
-                logger.warning("the database is away: %s", error)
-                begun = 0
-                self._stopping.wait(2)
-            except Exception:
-                logger.exception("messages could not be taken out of the outbox")
-                begun = 0
-                self._stopping.wait(5)
-            if not begun:
-                self._stopping.wait(IDLE_SECONDS)
 
     def deliver_due(self) -> int:
         """Begin the deliveries that are due; how many were begun."""
