@@ -134,12 +134,11 @@ class Case:
     outcome: Outcome | None
     noticed_by: Sequence[tuple[int, str]]
     lost_nodes: Sequence[tuple[int, str]]
-    scheduler_states: Sequence[str]
+    scheduler_told: Sequence[tuple[int, str]]
+    """The scheduler's states with their instants, in order."""
     next_initiator: Initiator | None
     is_planned: bool
     last_step: int | None
-    scheduler_told: Sequence[tuple[int, str]] = ()
-    """The scheduler's states with their instants."""
     started_at: int | None = None
     last_step_at: int | None = None
     """When its last completed step ended."""
@@ -148,6 +147,11 @@ class Case:
     """Emitter → how far its clock may be off, in ns, where it was stated."""
     signs: tuple[Sign, ...] = ()
     """The evidence as the rules read it, in its order; the judge fills it in."""
+
+    @property
+    def scheduler_states(self) -> tuple[str, ...]:
+        """What the scheduler said, in order."""
+        return tuple(state for _, state in self.scheduler_told)
 
     def says(self, *words: str) -> str | None:
         """The attempt's stated reason, or who noticed, if it contains one of the words."""

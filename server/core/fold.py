@@ -183,9 +183,10 @@ class RunFold:
         attempts = self._attempts_before = self._attempts(records, surroundings, life, steady)
         self._endings = (attempts, surroundings)
         incidents = self._all_incidents(records, surroundings, attempts, life, capacities, rollbacks, steady)
-        evidence = [self._evidence(record) for record in records]
+        withdrawn = self._gathering.run_wide.artefacts.withdrawn()
+        evidence = [_counted(record, withdrawn) for record in records]
         changes = self._gathering.run_wide.node_changes
-        version = (self._gathering.gatherings, self._gathering.run_wide.artefacts.withdrawn())
+        version = (self._gathering.gatherings, withdrawn)
         self.node_histories = self._node_book.renew(attempts, evidence, changes, life.ended_at, version)
         shelf = self._saves.shelf
         self.settled_checkpoints = shelf.settle()
@@ -471,13 +472,6 @@ class RunFold:
                 found.append((attempt, judged.verdict, judged.trace))
         return found
 
-    def _evidence(self, record: AttemptRecord) -> Sequence[TimedEvidence]:
-        """The evidence of an attempt that counts: without that of artefacts that somebody withdrew."""
-        withdrawn = self._gathering.run_wide.artefacts.withdrawn()
-        if not withdrawn:
-            return record.evidence
-        return [item for item in record.evidence if item.evidence.artefact not in withdrawn]
-
     def _scheduler_states(self) -> Sequence[tuple[int, str]]:
         """`(at, state)` of everything schedulers said, in order; put in order once for each version of it."""
         wide = self._gathering.run_wide
@@ -514,7 +508,7 @@ class RunFold:
         known = self._judged.get(number)
         if known is not None and known.made_of == signature:
             return known
-        counted = self._evidence(record)
+        counted = _counted(record, withdrawn)
         case = Case(
             evidence=counted,
             exits=record.exits,
@@ -523,7 +517,6 @@ class RunFold:
             outcome=record.outcome,
             noticed_by=record.noticed_by,
             lost_nodes=record.lost_nodes,
-            scheduler_states=tuple(state for _, state in states),
             scheduler_told=states,
             next_initiator=initiator,
             is_planned=around.is_planned,
@@ -615,3 +608,10 @@ class RunFold:
         if not offsets:
             return None
         return max(*offsets, 0) - min(*offsets, 0)
+
+
+def _counted(record: AttemptRecord, withdrawn: frozenset[str]) -> Sequence[TimedEvidence]:
+    """The evidence of an attempt that counts: without that of artefacts that somebody withdrew."""
+    if not withdrawn:
+        return record.evidence
+    return [item for item in record.evidence if item.evidence.artefact not in withdrawn]

@@ -38,7 +38,7 @@ def case(*evidence: Evidence, **fields: object) -> Case:
     timed = sorted((TimedEvidence(each.at, each) for each in evidence), key=TimedEvidence.order)
     told = {
         "exits": (), "exit_codes": (), "reason": None, "outcome": None, "noticed_by": (), "lost_nodes": (),
-        "scheduler_states": (), "next_initiator": None, "is_planned": False, "last_step": None, **fields,
+        "scheduler_told": (), "next_initiator": None, "is_planned": False, "last_step": None, **fields,
     }  # fmt: skip
     return Case(evidence=timed, **told)
 
