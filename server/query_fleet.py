@@ -36,6 +36,8 @@ class FleetSum:
     faults_ns: int
     lost_gpu_ns: tuple[tuple[Phase, int], ...]
     """Not productive, by phase, the largest first; only of what has a GPU number."""
+    uncounted_ns: int = 0
+    """Not productive, and of no known number of GPUs: what was lost is unknown, or more than `lost_gpu_ns` says."""
 
     @property
     def training_goodput(self) -> float | None:
@@ -196,7 +198,7 @@ def _by_hour(bins: tuple[RollupBin, ...]) -> dict[int, RollupBin]:
 
 
 def _sum(hours: Mapping[int, RollupBin], start: int, end: int) -> FleetSum:
-    elapsed = productive = faults = 0
+    elapsed = productive = faults = uncounted = 0
     lost: dict[Phase, int] = {}
     for at in range(start, end, Resolution.HOUR):
         found = hours.get(at)
@@ -208,9 +210,12 @@ def _sum(hours: Mapping[int, RollupBin], start: int, end: int) -> FleetSum:
                 productive += cell.ns
                 continue
             faults += cell.ns if cell.kind is SpanKind.FAULT else 0
-            lost[cell.phase] = lost.get(cell.phase, 0) + (cell.gpu_ns or 0)
+            if cell.gpu_ns is None:
+                uncounted += cell.ns
+            else:
+                lost[cell.phase] = lost.get(cell.phase, 0) + cell.gpu_ns
     ordered = tuple(sorted(((phase, cost) for phase, cost in lost.items() if cost), key=lambda each: -each[1]))
-    return FleetSum(start, end, elapsed, productive, faults, ordered)
+    return FleetSum(start, end, elapsed, productive, faults, ordered, uncounted)
 
 
 def _by(sums: tuple[FaultSums, ...], name: Callable[[FaultSums], str]) -> dict[str, list[FaultSums]]:

@@ -10,11 +10,14 @@ from rerail.server.alert_watch import AlertWatch
 from rerail.server.alerts import AlertDesk
 from rerail.server.core.alert_life import Change
 from rerail.server.core.alert_rules import Finding, Severity, key_of
+from rerail.server.core.facts import Initiator
 from rerail.server.errors import NotFoundError, RefusedRequestError
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
 from rerail.server.store import Store
 from rerail.server.store.alert_rows import ChannelRow, Looked
+from rerail.ui.markup import html
+from rerail.ui.pages.fleet import content
 from tests.story import Story
 
 S = 10**9
@@ -237,3 +240,20 @@ def test_the_fleet_is_summed_with_the_period_before(seen: Store, clock: Clock):
     assert [each.run.run_id for each in view.wanting] == ["a"]
     assert view.wanting[0].reason == "alert"
     assert sum(each.incidents for each in view.causes) == 2
+
+
+def test_what_runs_without_a_gpu_number_lost_is_unknown_and_never_nothing(store: Store, batch):
+    nobody, both = Story("nobody", gpus=None), Story("counted", gpus=8)
+    for story in (nobody, both):
+        story.start().steps(1, 20).die(after=5).stop(1).start(Initiator.FAULT).steps(21, 25).finish()
+    clock = Clock(nobody.at + 2 * S)
+    store.append([batch(*nobody.facts)])
+    Projector(store, clock).derive_due()
+    view = Queries(store, clock).fleet_page.view()
+    assert (view.now.lost_gpu_ns, view.now.uncounted_ns) == ((), view.now.elapsed_ns - view.now.productive_ns)
+    shown = html.Div(content(view)).words()
+    assert "lostunknownbefore" in shown
+    assert "Unknown: no run told its GPUs." in shown
+    store.append([batch(*both.facts)])
+    Projector(store, clock).derive_due()
+    assert Queries(store, clock).fleet_page.view().now.uncounted_ns > 0

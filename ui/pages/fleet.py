@@ -81,19 +81,27 @@ def sentence(view: FleetView) -> str:
 def _tiles(view: FleetView) -> list[Markup]:
     states = dict(view.states)
     before = view.before
-    lost = sum(cost for _, cost in view.now.lost_gpu_ns)
-    lost_before = sum(cost for _, cost in before.lost_gpu_ns)
     faults = sum(each.incidents for each in view.causes)
+    runs = f"{states.get(RunState.ALIVE, 0)} alive, {states.get(RunState.SILENT, 0)} silent"
+    if view.wanting_count:
+        runs += f", {view.wanting_count} need{'s' if view.wanting_count == 1 else ''} a person"
     return [
         tile("training goodput", text.share(view.now.training_goodput, text.DASH),
              f"before: {text.share(before.training_goodput)}", "#goodput"),
         tile("infrastructure goodput", text.share(view.now.infrastructure_goodput, text.DASH),
              f"before: {text.share(before.infrastructure_goodput)}", "#goodput"),
-        tile("lost", text.gpu_hours(lost), f"before: {text.gpu_hours(lost_before)}", "#phases"),
+        tile("lost", _lost(view.now), f"before: {_lost(before)}", "#phases"),
         tile("faults", text.number(faults), f"before: {sum(each.incidents_before for each in view.causes)}", "#causes"),
-        tile("runs", text.number(sum(states.values())), f"{states.get(RunState.ALIVE, 0)} alive, "
-             f"{states.get(RunState.SILENT, 0)} silent", RUNS, "warn" if view.wanting_count else ""),
+        tile("runs", text.number(sum(states.values())), runs, RUNS, "warn" if view.wanting_count else ""),
     ]  # fmt: skip
+
+
+def _lost(period: FleetSum) -> str:
+    """What moved no run forward. Where a run told no GPU number it is unknown, or at least what the others lost."""
+    known = sum(cost for _, cost in period.lost_gpu_ns)
+    if period.uncounted_ns:
+        return f"at least {text.gpu_hours(known)}" if known else text.UNKNOWN
+    return text.gpu_hours(known)
 
 
 def _wanting(view: FleetView) -> Markup:
@@ -167,7 +175,8 @@ def _phases(view: FleetView) -> Markup:
     before = dict(view.before.lost_gpu_ns)
     costs = [(phase, cost, before.get(phase, 0)) for phase, cost in view.now.lost_gpu_ns]
     if not costs:
-        return panel("Lost by phase", html.P("No GPU-hour was lost that anybody knows of.", className="calm"), "phases")
+        why = "Unknown: no run told its GPUs." if view.now.uncounted_ns else "Nothing was lost."
+        return panel("Lost by phase", html.P(why, className="calm"), "phases")
     most = costs[0][1]
     rows = [_cost(text.PHASES[phase], cost, old, most, phase) for phase, cost, old in costs[:10]]
     return panel("Lost by phase", [_cost_head(), *rows], "phases", lead="GPU-hours that moved no run forward.")
