@@ -17,9 +17,10 @@ LONGEST_PIECE = 12_000
 """Of a file, masked at once; masking may make a text longer."""
 
 _SECRET_WORD = (
-    r"(?:api[_-]?key|access[_-]?key|auth[_-]?key|private[_-]?key|account[_-]?key|shared[_-]?key|secret|token|passw(?:or)?d"
-    r"|passphrase|credential|connection[_-]?string|webhook)"
+    r"(?:api[_-]?key|access[_-]?key|auth[_-]?key|private[_-]?key|account[_-]?key|shared[_-]?key|secret|token(?!s(?![a-z])|iz)|passw(?:or)?d"
+    r"|passphrase|credential|connection[_-]?string|webhook|session[_-]?id)"
 )
+"""`tokens` are counted and a `tokenizer` is named: neither is a secret."""
 _COLOUR = re.compile(r"\x1b\[[0-9;:?]{0,32}[A-Za-z]")
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.{0,16384}?"
@@ -31,6 +32,8 @@ _PRIVATE_KEY = re.compile(
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(\b[a-z][a-z0-9+.-]{0,20}://)[^/\s:@]{0,200}:[^/\s@]{1,500}@", re.I), rf"\1{MASK}@"),
     (re.compile(r"(\bAuthorization['\"]?\s*[:=]\s*['\"]?)(?:(Bearer|Basic|Token)\s+)?[^\s'\",]+", re.I), rf"\1{MASK}"),
+    (re.compile(r"(\b(?:Set-)?Cookie['\"]?\s*[:=]\s*['\"]?)[^\n'\"]+", re.I), rf"\1{MASK}"),
+    (re.compile(r"(\bsig(?:nature)?=)(?=[\w%+/=.~-]{16})[\w%+/=.~-]+", re.I), rf"\1{MASK}"),
     (re.compile(r"(\bBearer\s+)[\w.~+/=-]{8,}", re.I), rf"\1{MASK}"),
     (
         re.compile(rf"([\w.-]{{0,40}}{_SECRET_WORD}[\w.-]{{0,40}}['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;}})]+", re.I),
@@ -63,14 +66,20 @@ def without_colours(text: str) -> str:
     return _COLOUR.sub("", text) if "\x1b" in text else text
 
 
-def masked(text: str) -> str:
-    """The text without secrets and without control characters, at most 16,384 characters long."""
-    text, is_cut = text[:LONGEST_TEXT], len(text) > LONGEST_TEXT  # before the patterns see it: text may be endless
-    text = without_colours(text)  # they would part a key from what stands before it
+def _without_secrets(text: str) -> str:
+    """A text of bounded length without secrets."""
     if "PRIVATE KEY" in text:
         text = _PRIVATE_KEY.sub(MASK, text)
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
+    return text
+
+
+def masked(text: str) -> str:
+    """The text without secrets and without control characters, at most 16,384 characters long."""
+    text, is_cut = text[:LONGEST_TEXT], len(text) > LONGEST_TEXT  # before the patterns see it: text may be endless
+    text = without_colours(text)  # they would part a key from what stands before it
+    text = _without_secrets(text)
     text = "".join(letter if letter.isprintable() or letter in "\n\t" else "�" for letter in text)
     return text if not is_cut and len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
 
@@ -86,12 +95,22 @@ def masked_arguments(arguments: Iterable[str]) -> tuple[str, ...]:
     return tuple(words)
 
 
+def masked_writing(text: str) -> str:
+    """What a person wrote, without secrets: nothing else of it changes, and nothing is cut off."""
+    return "".join(map(_without_secrets, _pieces(text)))
+
+
 def masked_file(content: bytes) -> bytes:
     """A whole text file without secrets, nothing of it cut off; bytes that are no UTF-8 text come back as they are."""
     try:
         text = content.decode()
     except UnicodeDecodeError:
         return content
+    return "".join(map(masked, _pieces(text))).encode()
+
+
+def _pieces(text: str) -> list[str]:
+    """A text in parts of at most `LONGEST_PIECE` characters, whole lines where they are not longer."""
     pieces: list[str] = []
     piece = ""
     for line in text.splitlines(keepends=True):
@@ -102,4 +121,4 @@ def masked_file(content: bytes) -> bytes:
             pieces.append(line[:LONGEST_PIECE])
             line = line[LONGEST_PIECE:]
         piece += line
-    return "".join(map(masked, [*pieces, piece])).encode()
+    return [*pieces, piece]

@@ -111,7 +111,7 @@ class ArtefactDesk:
     def _take(self, place: _Place, name: str, content: bytes, author: str | None, rank: int | None) -> _Taken:
         """Keep one file; its facts are still to be stated."""
         incident = place.found.incident
-        name = shown_name(name)
+        name, author = shown_name(name), author and masked(author)[:LONGEST_NAME]
         digest = sha256(content).hexdigest()
         known = place.known.get(digest)
         if known is not None and known.incident_id != incident.incident_id:

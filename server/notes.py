@@ -4,6 +4,7 @@ Rules
 - A note is on something that is there; where it is on a run, it may be on an instant or a region of its timeline.
 - Who changes a note says which revision they saw. Where somebody changed it in between, nothing happens and the answer
   holds both texts (`NoteConflictError`, 409): neither is lost.
+- People paste log lines: secrets in a text or a file are masked before it is kept.
 - Nothing is edited and nothing deleted: every change is a revision, and can be undone.
 - A file that is attached is kept beside the files of incidents, and is no evidence; the text links to it.
 """
@@ -13,9 +14,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
+from rerail.collectors.masking import masked, masked_file, masked_writing
 from rerail.server.artefacts import shown_name
 from rerail.server.core.notes import (
     LONGEST_BYTES,
@@ -107,16 +109,17 @@ class NoteDesk:
         """Keep a file that a note will link to. The same file again changes nothing."""
         row = ArtefactRow(
             sha256=sha256(content).hexdigest(), run_id=ATTACHED, incident_id=ATTACHED, name=shown_name(name),
-            kind="attachment", size=len(content), received_at=self._clock(), author=author,
+            kind="attachment", size=len(content), received_at=self._clock(),
+            author=author and masked(author)[:LONGEST_NAME],
         )  # fmt: skip
-        self._store.keep_artefact(row, content)
+        self._store.keep_artefact(row, masked_file(content))
         return row
 
 
 def accepted(judged: NoteRevision | Refusal) -> NoteRevision:
-    """The revision; raises RefusedRequestError for a refusal."""
+    """The revision, without secrets; raises RefusedRequestError for a refusal."""
     if isinstance(judged, NoteRevision):
-        return judged
+        return replace(judged, text=masked_writing(judged.text))  # Only now: what is too long is not looked through.
     if judged.field == "text" and "longer" in judged.reason:
         raise RefusedRequestError(
             413, "too_large", f"text: {judged.reason}; it has {judged.value}",
@@ -153,7 +156,7 @@ def words_of(stated: Mapping[str, object], name: str, longest: int = LONGEST_NAM
         raise unfit(name, value, "not text")
     if value is not None and len(value) > longest:
         raise unfit(name, value, f"longer than {longest} characters")
-    return (value or "").strip() or None
+    return masked((value or "").strip())[:longest] or None
 
 
 def text_of(stated: Mapping[str, object]) -> str:

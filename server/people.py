@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from rerail.collectors.masking import masked
 from rerail.server.core import codec
 from rerail.server.core.facts import Fact
 from rerail.server.errors import RefusedRequestError
@@ -26,13 +27,15 @@ def say(
 ) -> Fact:
     """State one fact of a run, under the next free number of `people`.
 
-    Raises RefusedRequestError (422) with the hint for a field that does not fit.
+    What they say in their own words is masked like a log. Raises RefusedRequestError (422) with the hint for a field
+    that does not fit.
     """
+    words = {name: masked(value) for name in ("reason", "author") if isinstance(value := said.get(name), str)}
     seq = next((row.accepted for row in queries.emitters(run_id) if row.emitter == PEOPLE), 0)
     while True:
         at = clock()
         try:
-            fact = codec.decode({**said, "run": run_id, "emitter": PEOPLE, "seq": seq, "at": at})
+            fact = codec.decode({**said, **words, "run": run_id, "emitter": PEOPLE, "seq": seq, "at": at})
         except codec.FactError as error:
             raise unfit(error, hint) from None
         assert isinstance(fact, Fact)

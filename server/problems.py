@@ -71,6 +71,7 @@ class ProblemDesk:
 
         def judge(ledger: Ledger) -> ProblemAction:
             self._know_splits(said, ledger)
+            self._know_parts(said)
             if revision is not None and ledger.revision(problem) != revision:
                 raise conflict(problem, ledger, revision)
             refused = refusal_of(said, ledger)
@@ -100,6 +101,20 @@ class ProblemDesk:
             is_gone = problem is not None and is_split(problem) and not ledger.exists_as_split(problem)
             if is_gone and said.kind is not ActionKind.UNDO:
                 raise NotFoundError("problem", problem or "")
+
+    def _know_parts(self, said: ProblemAction) -> None:
+        """What a split or a move takes must be in the problem it takes it from."""
+        if said.kind not in (ActionKind.SPLIT, ActionKind.MOVE):
+            return
+        for row in self._store.problems.incident_rows(said.incidents) if said.incidents else ():
+            if row.problem_id != said.problem:
+                raise unfit("incidents", row.incident_id, f"it is not in this problem but in {row.problem_id}")
+        if said.facet is not None and said.value is not None:
+            told = self._store.problems.problem_facets(said.problem, MOST_INCIDENTS)
+            values = {dict(facets).get(said.facet) for facets in told}
+            if said.value not in values and len(told) < MOST_INCIDENTS:
+                known = ", ".join(sorted(each for each in values if each is not None)) or "known of none"
+                raise unfit("value", said.value, f"no incident of this problem has that {said.facet}: {known}")
 
     def _know_incidents(self, said: ProblemAction) -> None:
         if not said.incidents:

@@ -20,6 +20,8 @@ class Resolution:
     text: str
     author: str | None = None
     fixed_by: str | None = None
+    taken_back_at: int | None = None
+    """When somebody reopened the problem, or said otherwise of it: then this is no longer in force."""
 
 
 @dataclass(frozen=True, slots=True)

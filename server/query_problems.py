@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from rerail.server.core.causes import rules
 from rerail.server.core.facts import Pairs
 from rerail.server.core.fingerprints import FACET_NAMES, FACETS, why_different
 from rerail.server.core.problems import Ledger, Standing, Status, is_split, shares
@@ -81,7 +82,7 @@ class ProblemQueries:
         """Problems whose title, cause, id, parts or resolution hold every word of `search`.
 
         `node`: with an incident that it is blamed for. Raises ValueError for a field that cannot be sorted by, or a
-        status that is none.
+        status or a cause that is none.
         """
         if sort not in SORTS:
             raise ValueError(f"sort: problems cannot be sorted by {sort!r}: one of {', '.join(SORTS)}")
@@ -90,6 +91,10 @@ class ProblemQueries:
         ledger = self._store.ledger()
         sums = self._store.problem_sums(node=node)
         made_of = self._store.fingerprints()
+        if cause is not None:
+            causes = {"unknown", *rules(), *(each.cause for each in made_of.values())}
+            if cause not in causes:
+                raise ValueError(f"cause: {cause!r} is none of {', '.join(sorted(causes))}")
         words = search.lower().split()
         found = []
         for each in sums:
@@ -251,7 +256,8 @@ def resolution_of(standing: Standing) -> Resolution | None:
     action = standing.resolution
     if action is None:
         return None
-    return Resolution(action.at, action.reason or "", action.author, action.fixed_by)
+    back = standing.taken_back
+    return Resolution(action.at, action.reason or "", action.author, action.fixed_by, None if back is None else back.at)
 
 
 def _matches(row: ProblemRow, made_of: dict[str, FingerprintRow], words: Sequence[str]) -> bool:

@@ -1,10 +1,14 @@
-"""Stated: the fields of what a person says about a problem, an alert or a config change, checked and named."""
+"""Stated: the fields of what a person says about a problem, an alert or a config change, checked and named.
+
+People paste log lines into reasons: what they say is masked like a log before it is kept.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 
+from rerail.collectors.masking import masked
 from rerail.server.errors import RefusedRequestError
 
 
@@ -17,14 +21,14 @@ def unfit(name: str, value: object, reason: str) -> RefusedRequestError:
 
 
 def words(stated: Mapping[str, object], name: str, longest: int) -> str | None:
-    """A text, or None where nothing was said. Raises RefusedRequestError (422)."""
+    """A text without secrets and control characters; None where nothing was said. Raises RefusedRequestError (422)."""
     value = stated.get(name)
     if value is not None and not isinstance(value, str):
         raise unfit(name, value, "not text")
     text = (value or "").strip()
     if len(text) > longest:
         raise unfit(name, text, f"longer than {longest} characters")
-    return text or None
+    return masked(text)[:longest] or None
 
 
 def whole(stated: Mapping[str, object], name: str) -> int | None:

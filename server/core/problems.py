@@ -18,7 +18,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from rerail.server.core.facts import Pairs
@@ -111,6 +111,8 @@ class Standing:
     title: str | None = None
     resolution: ProblemAction | None = None
     """The latest in force, also where it was reopened since."""
+    taken_back: ProblemAction | None = None
+    """What somebody said of it after its resolution, which the resolution does not outlive."""
 
     def status(self, last_began_at: int | None) -> Status:
         """How it stands, if its latest incident began then."""
@@ -167,12 +169,17 @@ class Ledger:
     def _state(self, action: ProblemAction) -> None:
         before = self._standing.get(action.problem, UNTOUCHED)
         if action.kind is ActionKind.RENAME:
-            self._standing[action.problem] = Standing(before.said, action.title, before.resolution)
+            self._standing[action.problem] = replace(before, title=action.title)
         elif action.made is not None and action.title is not None:
             self._standing[action.made] = Standing(title=action.title)
         elif action.kind in STATING:
-            resolution = action if action.kind is ActionKind.RESOLVE else before.resolution
-            self._standing[action.problem] = Standing(action.kind, before.title, resolution)
+            is_resolved = action.kind is ActionKind.RESOLVE
+            self._standing[action.problem] = replace(
+                before,
+                said=action.kind,
+                resolution=action if is_resolved else before.resolution,
+                taken_back=None if is_resolved or before.resolution is None else action,
+            )
 
     # --- questions --------------------------------------------------------------------------------------------------
 

@@ -75,5 +75,6 @@ def _incident(queries: Queries, incident_id: str) -> tuple[str | None, str | Non
     best = next((each for each in alike if each.resolution is not None), next(iter(alike), None))
     if best is None:
         return cost, verdict, None
-    helped = "" if best.resolution is None else f"; then: {best.resolution.text}"
+    taken_back = " (taken back since)" if best.resolution is not None and best.resolution.taken_back_at else ""
+    helped = "" if best.resolution is None else f"; then: {best.resolution.text}{taken_back}"
     return cost, verdict, f"like {best.occurrence.incident_id}{helped}"

@@ -72,7 +72,7 @@ def test_the_list_is_searched_filtered_sorted_and_paged(told: httpx.Client):
     page = told.get("/api/v1/problems", params={"limit": 1, "offset": 1, "sort": "incidents"}).json()
     assert (page["total"], [row["incidents"] for row in page["rows"]]) == (2, [1])
     assert page["statuses"]["new"] == 2
-    for wrong in ({"sort": "colour"}, {"status": "great"}):
+    for wrong in ({"sort": "colour"}, {"status": "great"}, {"cause": "zz"}):
         answer = told.get("/api/v1/problems", params=wrong)
         assert answer.status_code == 422
         assert next(iter(wrong)) in answer.json()["error"]["message"]
@@ -103,6 +103,36 @@ def test_what_people_do_is_told_with_who_and_when_and_can_be_undone(told: httpx.
         ("resolve", "Ada", False),
         ("undo", "Ben", True),
     ]
+
+
+def test_what_people_say_is_kept_without_secrets_and_control_characters(told: httpx.Client):
+    problem = problems(told, sort="incidents")[0]["problem_id"]
+    done = act(told, problem, action="resolve", reason="curl -H token=0a1b2c3d4e5f gave 200", author="A\x00da")
+    assert done["problem"]["resolution"]["text"] == "curl -H token=*** gave 200"
+    assert done["problem"]["resolution"]["author"] == "A\ufffdda"
+
+
+def test_a_resolution_does_not_outlive_what_was_said_after_it(told: httpx.Client):
+    problem = problems(told, sort="incidents")[0]["problem_id"]
+    done = act(told, problem, action="resolve", reason="skip bad records")
+    assert done["problem"]["resolution"]["taken_back_at"] is None
+    again = act(told, problem, action="reopen", reason="it was not that")
+    assert again["problem"]["status"] == "known"
+    assert again["problem"]["resolution"]["taken_back_at"] == again["action"]["at"]
+    assert act(told, problem, action="resolve", reason="now")["problem"]["resolution"]["taken_back_at"] is None
+
+
+def test_only_what_a_problem_holds_is_split_off_or_moved_from_it(told: httpx.Client):
+    most, other = (row["problem_id"] for row in problems(told, sort="incidents"))
+    foreign = told.get(f"/api/v1/problems/{other}").json()["occurrences"][0]["incident_id"]
+    for said in (
+        {"action": "split", "incidents": [foreign]},
+        {"action": "move", "incidents": [foreign], "into": other},
+        {"action": "split", "facet": "node", "value": "n7"},
+    ):
+        refused = act(told, most, 422, **said)
+        assert any(word in refused["error"]["message"] for word in (str(other), "n1")), refused
+    assert [row["incidents"] for row in problems(told, sort="incidents")] == [2, 1]
 
 
 def test_a_new_incident_after_the_resolution_makes_it_regressed(told: httpx.Client, lines, settled):

@@ -36,6 +36,10 @@ from rerail.collectors.masking import LONGEST_TEXT, masked, masked_arguments, ma
         ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk", "b3BlbnNzaC1rZXk"),
         ("client_secret: 'abc/def+ghi'", "abc/def+ghi"),
         ("https://x-access-token:ghs_abc@github.example/x.git", "ghs_abc"),
+        ("Cookie: session=0a1b2c3d; theme=dark", "0a1b2c3d"),
+        ("{'Set-Cookie': 'id=0a1b2c3d; Path=/'}", "0a1b2c3d"),
+        ("refused, sig=c2VjcmV0c2VjcmV0c2VjcmV0 was sent", "c2VjcmV0c2VjcmV0c2VjcmV0"),
+        ("PHPSESSIONID=0a1b2c3d4e", "0a1b2c3d4e"),
         ("jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.sig", "eyJzdWIiOiIxMjM0In0"),
     ],
 )
@@ -49,6 +53,9 @@ def test_a_secret_is_masked_and_its_name_is_kept(text: str, secret: str) -> None
     [
         "RuntimeError: CUDA error: an illegal memory access was encountered",
         "failed (exitcode: -9) local_rank: 1 (pid: 28989) of binary: /opt/venv/bin/python",
+        "consumed tokens: 4194304 | tokens_per_second=51234.1",
+        "loading tokenizer: Llama-3-tokenizer",
+        "def f(x): sig=3 # a short sig",
         "Did not get subsequent heartbeat. Waited 5.00 seconds.",
         "[rank1]: RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:11684.",
     ],

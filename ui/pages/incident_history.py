@@ -57,7 +57,8 @@ def _problem(mine: ProblemOfIncident, incident_id: str) -> Markup:
         by = f" by {row.resolution.author}" if row.resolution.author else ""
         fixed = f" Fixed by {row.resolution.fixed_by}." if row.resolution.fixed_by else ""
         came_back = " It came back since." if row.status is Status.REGRESSED else ""
-        told = f"Last resolved{by}: {row.resolution.text}.{fixed}{came_back}".replace("..", ".")
+        taken_back = " Reopened since: this is no longer in force." if row.resolution.taken_back_at else ""
+        told = f"Last resolved{by}: {row.resolution.text}.{fixed}{came_back}{taken_back}".replace("..", ".")
         about.append(html.P([told, " ", instant(row.resolution.at)]))
     about.append(
         html.Div(

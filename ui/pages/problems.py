@@ -145,7 +145,8 @@ def _row(row: ProblemRow, page: ProblemPage) -> Sequence[Content]:
         about.append(badge(f"{row.still_open} open", "danger"))
     if row.resolution is not None:
         by = f" by {row.resolution.author}" if row.resolution.author else ""
-        about.append(html.Span(f"resolved{by}: {row.resolution.text}", className="cut", title=row.resolution.text))
+        was = "was once " if row.resolution.taken_back_at else ""
+        about.append(html.Span(f"{was}resolved{by}: {row.resolution.text}", className="cut", title=row.resolution.text))
     span = "" if page.occurrences_from is None else f"{text.count(row.incidents, 'incident')} over the time shown"
     return (
         [link(html.Strong(row.title), problem_path(row.problem_id)), html.Div(about, className="under")],
