@@ -29,36 +29,48 @@ _PRIVATE_KEY = re.compile(
 )
 """A key block; one whose end is cut off is masked to the end of the text."""
 
-_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"(\b[a-z][a-z0-9+.-]{0,20}://)[^/\s:@]{0,200}:[^/\s@]{1,500}@", re.I), rf"\1{MASK}@"),
-    (re.compile(r"(\bAuthorization['\"]?\s*[:=]\s*['\"]?)(?:(Bearer|Basic|Token)\s+)?[^\s'\",]+", re.I), rf"\1{MASK}"),
-    (re.compile(r"(\b(?:Set-)?Cookie['\"]?\s*[:=]\s*['\"]?)[^\n'\"]+", re.I), rf"\1{MASK}"),
-    (re.compile(r"(\bsig(?:nature)?=)(?=[\w%+/=.~-]{16})[\w%+/=.~-]+", re.I), rf"\1{MASK}"),
-    (re.compile(r"(\bBearer\s+)[\w.~+/=-]{8,}", re.I), rf"\1{MASK}"),
+_SECRET_SIGNS = ("key", "secret", "token", "passw", "passphrase", "credential", "connection", "webhook", "session")
+_VENDOR_SIGNS = (
+    "hf_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "sk-", "sk_live_", "rk_live_", "xoxa-",
+    "xoxb-", "xoxp-", "xoxr-", "xoxs-", "xapp-", "nvapi-", "npm_", "pypi-", "dapi", "wandb_v1_", "local-", "r8_",
+    "gsk_",
+)  # fmt: skip
+
+_RULES: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
+    (("://",), re.compile(r"(\b[a-z][a-z0-9+.-]{0,20}://)[^/\s:@]{0,200}:[^/\s@]{1,500}@", re.I), rf"\1{MASK}@"),
     (
-        re.compile(rf"([\w.-]{{0,40}}{_SECRET_WORD}[\w.-]{{0,40}}['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;}})]+", re.I),
+        ("authorization",),
+        re.compile(r"(\bAuthorization['\"]?\s*[:=]\s*['\"]?)(?:(Bearer|Basic|Token)\s+)?[^\s'\",]+", re.I),
         rf"\1{MASK}",
     ),
-    (re.compile(rf"(--[\w-]{{0,40}}{_SECRET_WORD}[\w-]{{0,40}}\s+)[^\s-]\S*", re.I), rf"\1{MASK}"),
+    (("cookie",), re.compile(r"(\b(?:Set-)?Cookie['\"]?\s*[:=]\s*['\"]?)[^\n'\"]+", re.I), rf"\1{MASK}"),
+    (("sig",), re.compile(r"(\bsig(?:nature)?=)(?=[\w%+/=.~-]{16})[\w%+/=.~-]+", re.I), rf"\1{MASK}"),
+    (("bearer",), re.compile(r"(\bBearer\s+)[\w.~+/=-]{8,}", re.I), rf"\1{MASK}"),
     (
+        _SECRET_SIGNS,
+        re.compile(rf"({_SECRET_WORD}[\w.-]{{0,40}}['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;}})]+", re.I),
+        rf"\1{MASK}",
+    ),
+    (_SECRET_SIGNS, re.compile(rf"(--[\w-]{{0,40}}{_SECRET_WORD}[\w-]{{0,40}}\s+)[^\s-]\S*", re.I), rf"\1{MASK}"),
+    (
+        ("?", "&"),
         re.compile(r"([?&](?:sig|signature|x-amz-[\w-]{1,60}|x-goog-[\w-]{1,60}|key|sas|code|auth)=)[^&\s]+", re.I),
         rf"\1{MASK}",
     ),
-    (re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA)[0-9A-Z]{16}\b"), MASK),
-    (re.compile(r"\bAIza[\w-]{30,60}"), MASK),
-    (re.compile(r"\bya29\.[\w.-]{16,}"), MASK),
-    (re.compile(r"((?:AccountKey|SharedAccessSignature|SharedAccessKey)=)[^;\s]+", re.I), rf"\1{MASK}"),
+    (("akia", "asia", "aroa", "aida"), re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA)[0-9A-Z]{16}\b"), MASK),
+    (("aiza",), re.compile(r"\bAIza[\w-]{30,60}"), MASK),
+    (("ya29.",), re.compile(r"\bya29\.[\w.-]{16,}"), MASK),
     (
-        re.compile(
-            r"\b(?:hf_|ghp_|gho_|ghs_|ghu_|ghr_|github_pat_|glpat-|sk-|sk_live_|rk_live_|xox[abprs]-|xapp-|nvapi-|npm_|pypi-|dapi"
-            r"|wandb_v1_|local-|r8_|gsk_|sk-ant-|sk-proj-)[\w-]{16,}"
-        ),
-        MASK,
+        ("accountkey=", "sharedaccess"),
+        re.compile(r"((?:AccountKey|SharedAccessSignature|SharedAccessKey)=)[^;\s]+", re.I),
+        rf"\1{MASK}",
     ),
-    (re.compile(r"(https://hooks\.slack\.com/services/)[\w/-]{8,}", re.I), rf"\1{MASK}"),
-    (re.compile(r"((?:wandb|WANDB)[^\n]{0,60}?)\b[0-9a-f]{40}\b"), rf"\1{MASK}"),
-    (re.compile(r"\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*"), MASK),
+    (_VENDOR_SIGNS, re.compile(rf"\b(?:{'|'.join(_VENDOR_SIGNS)})[\w-]{{16,}}"), MASK),
+    (("hooks.slack",), re.compile(r"(https://hooks\.slack\.com/services/)[\w/-]{8,}", re.I), rf"\1{MASK}"),
+    (("wandb",), re.compile(r"((?:wandb|WANDB)[^\n]{0,60}?)\b[0-9a-f]{40}\b"), rf"\1{MASK}"),
+    (("eyj",), re.compile(r"\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*"), MASK),
 )
+"""What a text has in it, in small letters, if the pattern may match at all; the pattern; what takes its place."""
 
 
 def without_colours(text: str) -> str:
@@ -70,8 +82,10 @@ def _without_secrets(text: str) -> str:
     """A text of bounded length without secrets."""
     if "PRIVATE KEY" in text:
         text = _PRIVATE_KEY.sub(MASK, text)
-    for pattern, replacement in _RULES:
-        text = pattern.sub(replacement, text)
+    lowered = text.lower()
+    for signs, pattern, replacement in _RULES:
+        if any(sign in lowered for sign in signs):
+            text = pattern.sub(replacement, text)
     return text
 
 
@@ -80,7 +94,8 @@ def masked(text: str) -> str:
     text, is_cut = text[:LONGEST_TEXT], len(text) > LONGEST_TEXT  # before the patterns see it: text may be endless
     text = without_colours(text)  # they would part a key from what stands before it
     text = _without_secrets(text)
-    text = "".join(letter if letter.isprintable() or letter in "\n\t" else "�" for letter in text)
+    if not text.isprintable():
+        text = "".join(letter if letter.isprintable() or letter in "\n\t" else "�" for letter in text)
     return text if not is_cut and len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
 
 

@@ -6,6 +6,8 @@ Rules
 - Two things are refused here that the codec does not judge: a fact more than a day ahead of the server's clock, and
   half a surrogate pair in a field it does not know, which is no character and which no database keeps.
 - A context is written into the lines after it, so that each line of the log says everything by itself.
+- Evidence is masked once more, whoever states it, and so is what is kept of a refused line: a sender that is not ours
+  may send a log as it is.
 - One bad line costs that line. Line numbers count from 1, blank lines included.
 """
 
@@ -15,11 +17,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rerail.collectors.masking import masked
 from rerail.server.core import codec
 from rerail.server.core.codec import LATEST_INSTANT, LONGEST_NAME
-from rerail.server.core.facts import Clock, Fact
+from rerail.server.core.facts import Clock, Evidence, Fact
 from rerail.server.store import Batch, LoggedFact, RefusedLine, Stated
-from rerail.server.store.lines import SOUND, Line, quick_line, quick_lines
+from rerail.server.store.lines import SOUND, EvidenceLine, Line, quick_line, quick_lines
 
 FURTHEST_AHEAD_NS = 86_400 * 10**9
 """A fact may be stated for one day ahead of the server's clock; beyond that the clock is wrong."""
@@ -149,7 +152,10 @@ class _Decoding:
                 if stated is None:
                     stated = stated_by[key] = Stated(*key)
                 facts = emitters[key[1]] = stated.facts
-            facts.append(_new(LoggedFact, (line.seq, at, lines[index])))
+            raw = lines[index]
+            if type(line) is EvidenceLine:
+                raw = _without_secrets(raw, line.text)
+            facts.append(_new(LoggedFact, (line.seq, at, raw)))
         return left
 
     # --- the codec -------------------------------------------------------------------------------------------------
@@ -177,6 +183,8 @@ class _Decoding:
         stated = self._stated.get(key)
         if stated is None:
             stated = self._stated[key] = Stated(*key)
+        if isinstance(fact, Evidence):
+            raw = _without_secrets(raw, fact.text)
         stated.facts.append(LoggedFact(fact.seq, fact.at, raw))
         if isinstance(fact, Clock):
             stated.clock_offset_ns = fact.offset_us * 1000
@@ -193,7 +201,7 @@ class _Decoding:
                 field=error.field,
                 value=error.value,
                 reason=error.reason,
-                raw=bytes(line[:4096]),
+                raw=masked(line[:4096].decode("utf-8", "replace")).encode(),
                 run=self._readable("run", stated),
                 emitter=self._readable("emitter", stated),
             )
@@ -205,6 +213,14 @@ class _Decoding:
         if value is None and self._defaults is not None:
             value = self._defaults.get(field)
         return value if isinstance(value, str) and 0 < len(value) <= LONGEST_NAME and value.isprintable() else None
+
+
+def _without_secrets(raw: bytes, text: str) -> bytes:
+    """A line of evidence whose text is masked; as it is where nothing had to be."""
+    shown = masked(text)
+    if shown == text:
+        return raw
+    return json.dumps({**json.loads(raw), "text": shown}, separators=(",", ":"), ensure_ascii=True).encode("ascii")
 
 
 def _refuse_half_surrogates(stated: Mapping[str, object]) -> None:

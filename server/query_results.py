@@ -148,8 +148,9 @@ class IncidentMark:
     time_to_restart_ns: int
     time_to_recover_ns: int | None
     """None while it is open."""
-    lost_steps: int
-    lost_ns: int
+    lost_steps: int | None
+    """None while no restart has told from which step it goes on; so is `lost_ns`."""
+    lost_ns: int | None
     lost_gpu_ns: int | None
 
 

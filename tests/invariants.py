@@ -49,7 +49,7 @@ def assert_consistent(run: RunFold, view: RunView) -> None:
     assert view.checkpoint_slowdown is None or view.checkpoint_slowdown >= 0
     for group in view.recovery:
         assert group.incidents > 0
-        assert min(group.failed_relaunches, group.lost_steps, group.lost_ns, group.lost_gpu_ns or 0) >= 0
+        assert min(group.failed_relaunches, group.lost_steps or 0, group.lost_ns or 0, group.lost_gpu_ns or 0) >= 0
         for each in filter(None, (group.recover, group.restart)):
             assert 0 <= each.p50_ns <= each.p90_ns <= each.p95_ns <= each.p99_ns <= each.max_ns
             assert 0 < each.n <= group.incidents
@@ -115,8 +115,8 @@ def _assert_incident(incident: Incident, view: RunView) -> None:
     assert incident.time_to_recover_ns in (None, incident.so_far_ns)
     down = sum(part.length_ns for part in incident.parts if part.name in {phase.value for phase in DOWN_PHASES})
     assert 0 <= incident.time_to_restart_ns <= down <= incident.so_far_ns
-    assert incident.lost_steps >= 0
-    assert incident.lost_ns >= 0
+    assert (incident.lost_steps is None) == (incident.lost_ns is None) == (incident.rollback is None)
+    assert min(incident.lost_steps or 0, incident.lost_ns or 0) >= 0
     assert incident.lost_gpu_ns is None or incident.lost_gpu_ns >= 0
     assert view.account.start <= incident.started_at <= (incident.ended_at or view.account.end) <= view.account.end
 

@@ -137,6 +137,11 @@ class Story:
         )  # fmt: skip
         return self
 
+    def meet(self) -> Story:
+        """The rendezvous is over, as a launcher tells it: of what follows it says nothing."""
+        self._say(RecoveryMark, "launcher", **self._here(), stage=MarkStage.RENDEZVOUS_COMPLETED)
+        return self
+
     def die(self, after: float, by: str = "exception", exit_code: int | None = None) -> Story:
         """A fault, noticed some time after the last thing that was completed."""
         self._pass(after)

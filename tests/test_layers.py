@@ -23,7 +23,7 @@ RULES: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
      ("sqlalchemy", "msgspec", "zstandard")),
     ("server/api/", ("server", "collectors.archives"), ("fastapi", "pydantic", "starlette", "msgspec", "zstandard")),
     ("server/ingest", ("server.core", "server.store", "server.errors", "server.decoding"), ("msgspec",)),
-    ("server/decoding", ("server.core", "server.store", "server.errors"), ("msgspec",)),
+    ("server/decoding", ("server.core", "server.store", "server.errors", "collectors.masking"), ("msgspec",)),
     ("server/rounds", ("server.errors",), ()),
     ("server/projector", ("server.core", "server.store", "server.errors", "server.rounds"), ()),
     ("server/notify/",

@@ -147,6 +147,8 @@ def incident_sentence(incident: Incident) -> tuple[Phrase, ...]:
         phrases.append(Phrase(f", then {text.duration(regained)} to regain lost ground. " if regained > 0 else ". "))
     if incident.is_open and incident.rollback is None:
         phrases.append(Phrase("Lost steps show when it resumes"))
+    elif incident.lost_steps is None:
+        phrases.append(Phrase("How many steps were lost is not known: no restart told a step"))
     else:
         phrases.append(Phrase(f"{text.headline(text.count(incident.lost_steps, 'step'))} lost"))
     if incident.lost_gpu_ns is not None:

@@ -96,7 +96,7 @@ def show_incidents(parsed: argparse.Namespace) -> int:
                 (iso(row.started_at) or "")[:19],
                 _length(row.time_to_restart_ns),
                 _length(row.time_to_recover_ns) + ("+" if row.is_open else ""),
-                str(row.lost_steps),
+                "-" if row.lost_steps is None else str(row.lost_steps),
                 row.cause,
                 "planned" if row.is_planned else "open" if row.is_open else "",
             )
@@ -118,7 +118,8 @@ def show_incident(parsed: argparse.Namespace) -> int:
     print(f"{incident.incident_id} of {incident.run_id}: {incident.verdict.sentence}")
     print(f"{incident.verdict.cause} ({incident.verdict.domain.value}), confidence {incident.verdict.confidence:.0%}")
     print(f"started {iso(incident.started_at)}, ended {iso(incident.ended_at) or 'not yet'}")
-    print(f"{_length(incident.time_to_recover_ns)} to recover, {incident.lost_steps} steps redone")
+    lost = "lost steps not known" if incident.lost_steps is None else f"{incident.lost_steps} steps redone"
+    print(f"{_length(incident.time_to_recover_ns)} to recover, {lost}")
     for part in incident.parts:
         print(f"  {part.name:<14} {_length(part.length_ns)}")
     _print_past(past)

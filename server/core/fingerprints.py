@@ -78,9 +78,10 @@ def _hashed(parts: Pairs) -> str:
     return hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
 
-def struck_phase(record: AttemptRecord, noticed_at: int | None) -> str | None:
+def struck_phase(record: AttemptRecord, noticed_at: int | None, *, are_steps_told: bool = True) -> str | None:
     """The phase in which a fault struck an attempt: one that was open, else the loop or how far bring-up had come.
 
+    `are_steps_told`: of the run. Where no step ever is, what follows a rendezvous may be the loop as well as bring-up.
     None where nothing of it is told.
     """
     open_phases = [
@@ -97,6 +98,8 @@ def struck_phase(record: AttemptRecord, noticed_at: int | None) -> str | None:
     closed = [(told.end, told.phase.value) for told in record.phases if told.end is not None]
     if record.loads:
         closed.append((record.loads[-1].end, Phase.LOADING.value))
+    if MarkStage.RENDEZVOUS_COMPLETED in marks and not are_steps_told:
+        return None
     if MarkStage.RENDEZVOUS_COMPLETED in marks:
         closed.append((marks[MarkStage.RENDEZVOUS_COMPLETED], Phase.INITIALIZING.value))
     elif MarkStage.RENDEZVOUS_STARTED in marks:

@@ -112,6 +112,7 @@ class RunFold:
         self._attempts_before: tuple[Attempt, ...] = ()
         self._interruptions: list[Interruption] = []
         self._incidents: dict[int, tuple[IncidentBounds, Incident]] = {}
+        self._are_steps_told = False
         """By their first attempt: those that were regained."""
         self._recovered: tuple[tuple[object, ...], tuple[RecoveryDistribution, ...]] = ((), ())
         self._gaps = Gaps()
@@ -409,7 +410,9 @@ class RunFold:
                 )
             )
         by_attempt = {rollback.attempt: rollback for rollback in rollbacks}
-        known, self._incidents = self._incidents, {}
+        are_steps_told = any(record.step_count for record in records)
+        known, self._incidents = self._incidents if are_steps_told == self._are_steps_told else {}, {}
+        self._are_steps_told = are_steps_told
         incidents = []
         for bounds in incident_bounds(interruptions, is_run_over=life.ended_at is not None):
             first = bounds.attempts[0]
@@ -439,14 +442,14 @@ class RunFold:
         judged = self._verdict(bounds.attempts[0], records, surroundings)
         lowest = min(inside, key=lambda each: each.to_step, default=None)
         first = bounds.attempts[0]
-        struck = struck_phase(records[first], bounds.noticed_at)
+        struck = struck_phase(records[first], bounds.noticed_at, are_steps_told=self._are_steps_told)
         findings = IncidentFindings(
             verdict=judged.verdict,
             exit_codes=records[first].exit_codes(),
             evidence=judged.trace,
             rollback=inside[-1] if inside else None,
-            lost_steps=0 if lowest is None else lowest.steps,
-            lost_ns=0 if lowest is None else lowest.lost_ns,
+            lost_steps=None if lowest is None else lowest.steps,
+            lost_ns=None if lowest is None else lowest.lost_ns,
             fingerprint=fingerprint_of(judged.verdict, struck, self.run_id, is_planned=bounds.is_planned),
             facets=facets_of(judged.verdict, attempts[first], self.run_id),
             relaunches=tuple(self._relaunch(number, records, surroundings) for number in bounds.attempts[1:]),

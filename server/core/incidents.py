@@ -127,8 +127,8 @@ class IncidentFindings:
     exit_codes: tuple[tuple[int, int], ...]
     evidence: tuple[EvidenceLine, ...]
     rollback: Rollback | None
-    lost_steps: int
-    lost_ns: int
+    lost_steps: int | None
+    lost_ns: int | None
     fingerprint: Fingerprint | None = None
     facets: Pairs = ()
     relaunches: tuple[RelaunchVerdict, ...] = ()

@@ -67,10 +67,15 @@ def _distribution(grouped_by: str, group: str, members: Sequence[Incident]) -> R
         failed_relaunches=sum(each.failed_relaunches for each in members),
         recover=percentiles([each.time_to_recover_ns or 0 for each in recovered]),
         restart=percentiles([each.time_to_restart_ns for each in members if each.restarted_at is not None]),
-        lost_steps=sum(each.lost_steps for each in members),
-        lost_ns=sum(each.lost_ns for each in members),
+        lost_steps=_sum_of_known([each.lost_steps for each in members]),
+        lost_ns=_sum_of_known([each.lost_ns for each in members]),
         lost_gpu_ns=None if None in gpu_ns else sum(each or 0 for each in gpu_ns),
     )
+
+
+def _sum_of_known(values: Sequence[int | None]) -> int | None:
+    known = [each for each in values if each is not None]
+    return sum(known) if known or not values else None
 
 
 def percentiles(lengths_ns: Sequence[int]) -> Percentiles | None:

@@ -294,9 +294,10 @@ class Incident:
     """Down phases up to the latest restart that completed a step; so far, while there is none."""
     time_to_recover_ns: int | None
     """None while it is open: the ground is not regained."""
-    lost_steps: int
-    lost_ns: int
-    """First-pass time of the steps that had to be redone."""
+    lost_steps: int | None
+    """Steps to do again; None while no restart has told from which step it goes on."""
+    lost_ns: int | None
+    """First-pass time of the steps that had to be redone; None as for them."""
     lost_gpu_ns: int | None
     """GPU·ns from start to end of the incident; None where no GPU number was told."""
     exit_codes: tuple[tuple[int, int], ...] = ()
@@ -355,9 +356,10 @@ class RecoveryDistribution:
     """Time to recover of those that did; None where none did."""
     restart: Percentiles | None
     """Time to restart of those after which a step was completed."""
-    lost_steps: int
-    lost_ns: int
-    """First-pass time of the steps that had to be redone."""
+    lost_steps: int | None
+    """Of those of which it is known; None where it is known of none."""
+    lost_ns: int | None
+    """First-pass time of the steps that had to be redone, likewise."""
     lost_gpu_ns: int | None
     """GPU·ns from start to end of each; None where that is not known of all."""
 

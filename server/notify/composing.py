@@ -68,7 +68,8 @@ def _incident(queries: Queries, incident_id: str) -> tuple[str | None, str | Non
         return None, None, None
     gpu = "" if found.lost_gpu_ns is None else f", {found.lost_gpu_ns / HOUR_NS:.1f} GPU-h"
     so_far = " so far" if found.is_open else ""
-    cost = f"cost{so_far}: {duration(found.so_far_ns)}, {count(found.lost_steps, 'step')} to redo{gpu}"
+    lost = "lost steps not known" if found.lost_steps is None else f"{count(found.lost_steps, 'step')} to redo"
+    cost = f"cost{so_far}: {duration(found.so_far_ns)}, {lost}{gpu}"
     verdict = (
         f"cause: {found.verdict.cause.replace('_', ' ')} ({found.verdict.confidence:.0%}): {found.verdict.sentence}"
     )

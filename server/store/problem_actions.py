@@ -127,5 +127,6 @@ def _shares(connection: Connection, wanted: set[tuple[int, str]]) -> dict[tuple[
         for run_id, problem, *adds in rows:
             share = shares.get((run_id, problem))
             if share is not None:
-                share.add(Counted(*adds))
+                one = Counted(*adds)
+                share.add(one._replace(lost_ns=one.lost_ns or 0))
     return shares

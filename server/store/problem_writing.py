@@ -173,7 +173,7 @@ def counted(incident: Incident) -> Counted | None:
         incident.is_open,
         incident.time_to_restart_ns,
         incident.so_far_ns,
-        incident.lost_ns,
+        incident.lost_ns or 0,
         None if incident.lost_gpu_ns is None else incident.lost_gpu_ns // GPU_MS,
         name_of(incident.verdict.culprit_node),
     )

@@ -86,6 +86,15 @@ def test_the_phase_is_the_one_that_was_open_or_how_far_the_attempt_had_come():
     assert phase_of(Story().start().die(after=5).stop(1)) is None
 
 
+def test_what_follows_a_rendezvous_is_bring_up_only_where_steps_are_told():
+    assert phase_of(Story().start().meet().die(after=5).stop(1)) is None
+    story = Story().start().steps(1, 10).die(after=5).stop(1).start().meet().die(after=5).stop(1)
+    assert story.view().incidents[-1].lost_steps is None, "no restart told from which step it goes on"
+    first = story.start().steps(1, 30).finish().view().incidents[0]
+    assert dict(first.fingerprint.parts)["phase"] == "training"
+    assert (first.attempts, first.lost_steps) == ((0, 1), 10)
+
+
 def test_redoing_lost_ground_makes_no_other_problem():
     story = Story().start().bring_up(20).steps(1, 10).save(10, blocked=1).steps(11, 20).die(after=5).stop(1)
     story.wait(5).start().bring_up(20).load(10, took=3).steps(11, 30).die(after=5).stop(1)

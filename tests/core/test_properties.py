@@ -100,7 +100,7 @@ def test_an_incident_is_the_sum_of_its_parts_and_lies_in_the_life(story: Story):
         assert 0 <= incident.time_to_restart_ns <= incident.so_far_ns
         down = sum(part.length_ns for part in incident.parts if part.name in {phase.value for phase in DOWN_PHASES})
         assert incident.time_to_restart_ns <= down
-        assert incident.lost_steps >= 0
+        assert (incident.lost_steps or 0) >= 0
         assert view.account.start <= incident.started_at <= (incident.ended_at or view.account.end)
     interrupted = [attempt.number for attempt in view.attempts if attempt.is_interrupted]
     assert sorted(number for incident in view.incidents for number in incident.attempts) == interrupted

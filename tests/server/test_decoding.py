@@ -200,3 +200,15 @@ def test_the_fast_path_really_takes_the_hot_kinds(kind: str, monkeypatch: pytest
 
     monkeypatch.setattr(codec, "decode", refuse)
     assert len(decode_body(body_of([line]), NOW).batch.stated[0].facts) == 1
+
+
+@pytest.mark.parametrize("decode", [decode_body, decode_facts])
+def test_no_secret_of_a_sender_lies_in_the_log_or_among_the_refused(decode):
+    said = {"run": "a", "emitter": "e", "seq": 0, "at": T, "kind": "evidence", "source": "stderr"}
+    text = "GET /x?sig=abc failed: Authorization: Bearer 0a1b2c3d4e5f"
+    lines = [{**said, "text": text, "own": 1}, {**said, "seq": 1, "text": text}, {**said, "at": 5, "text": text}]
+    done = decode("".join(json.dumps(line) + "\n" for line in lines).encode(), NOW)
+    kept = [json.loads(fact.line) for stated in done.batch.stated for fact in stated.facts]
+    assert [fact["text"] for fact in kept] == ["GET /x?sig=*** failed: Authorization: ***"] * 2
+    assert kept[0]["own"] == 1
+    assert b"0a1b2c3d" not in done.batch.refused[0].raw and b"***" in done.batch.refused[0].raw

@@ -102,7 +102,9 @@ def incident_blocks(incidents: Sequence[IncidentMark], as_of: int, axis: Axis, l
         end = as_of if incident.ended_at is None else incident.ended_at
         name = "planned restart" if incident.is_planned else text.cause(incident.cause)
         tone = Tone.OPEN if incident.is_open else Tone.PLANNED if incident.is_planned else Tone.FAULT
-        lost = text.count(incident.lost_steps, "step") + " lost"
+        lost = (
+            "lost steps unknown" if incident.lost_steps is None else text.count(incident.lost_steps, "step") + " lost"
+        )
         cost = "" if incident.lost_gpu_ns is None else " · " + text.gpu_hours(incident.lost_gpu_ns)
         ending = "recovered in " + text.duration(incident.time_to_recover_ns)
         if incident.time_to_recover_ns is None:

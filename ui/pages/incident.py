@@ -196,12 +196,12 @@ def _anatomy(incident: Incident) -> Markup:
         )
         for part in incident.parts
     ]
-    is_unresumed = incident.is_open and incident.rollback is None
+    unknown = "not known yet" if incident.is_open else "unknown: no restart told a step"
     cost = [
         ("time to restart", text.duration(incident.time_to_restart_ns) if incident.restarted_at else "not yet"),
         ("time to recover", _recovery_words(incident)),
-        ("steps lost", "not known yet" if is_unresumed else text.number(incident.lost_steps)),
-        ("training to redo", "not known yet" if is_unresumed else text.duration(incident.lost_ns)),
+        ("steps lost", unknown if incident.lost_steps is None else text.number(incident.lost_steps)),
+        ("training to redo", unknown if incident.lost_ns is None else text.duration(incident.lost_ns)),
         ("cost", text.gpu_hours(incident.lost_gpu_ns, "unknown: no GPU number was told")),
     ]
     if incident.rollback is not None:

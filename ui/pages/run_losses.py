@@ -184,7 +184,11 @@ def _incident_row(incident: Incident, longest: int) -> Sequence[Content]:
         anatomy_bar(incident, longest),
         text.duration(incident.time_to_restart_ns) if incident.restarted_at is not None else "not yet",
         [text.duration(incident.so_far_ns), " so far" if incident.is_open else "" if incident.ended_at else ", never"],
-        "not yet" if incident.is_open and incident.rollback is None else text.number(incident.lost_steps),
+        text.number(incident.lost_steps)
+        if incident.lost_steps is not None
+        else "not yet"
+        if incident.is_open
+        else text.DASH,
         text.gpu_hours(incident.lost_gpu_ns, text.DASH),
     )
 

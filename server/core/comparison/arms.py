@@ -37,7 +37,7 @@ class ArmFault:
     """None where no step was completed after it."""
     recover_ns: int | None
     """None while the ground is not regained."""
-    lost_steps: int
+    lost_steps: int | None
     failed_relaunches: int
     cost_ns: int
     """What its down phases took."""
