@@ -62,6 +62,8 @@ class AttemptState:
     last_at: int | None = None
     ended_at: int | None = None
     last_exit_at: int | None = None
+    last_mark_at: int | None = None
+    """The latest moment of the current attempt that its launcher told."""
     told: list[str] = field(default_factory=list)
     """Moments of the current attempt that were stated."""
     exits: dict[str, list[int | None]] = field(default_factory=dict)
@@ -149,7 +151,7 @@ class Attempts:
             attempt = state.attempt + 1 if self.has_ended() else state.attempt
         if attempt < state.attempt or (attempt == state.attempt and state.is_started):
             return
-        self._enter(at, attempt)
+        self.enter(at, attempt)
         ranks, nodes = state.ranks_per_node, state.node_count
         self._state(
             AttemptStarted, at,
@@ -161,7 +163,7 @@ class Attempts:
             config=canonical(state.config) if state.config else None,
         )  # fmt: skip
 
-    def _enter(self, at: int, attempt: int) -> None:
+    def enter(self, at: int, attempt: int) -> None:
         """Take up an attempt, without a word about when it began: that may have been before the log."""
         state = self.state
         if attempt > state.attempt:
@@ -169,11 +171,25 @@ class Attempts:
                 self.end(at, Outcome.FAILED)
             state.past_processes = (state.past_processes + list(state.exits))[-1000:]
             state.attempt = attempt
-            state.told, state.exits, state.evidence_count = [], {}, 0
+            state.told, state.exits, state.evidence_count, state.last_mark_at = [], {}, 0, at
             state.kinds, state.least_enqueued = {}, None
             state.iterations, state.last_iteration = {}, 0
         state.is_started = True
         state.is_over = False
+
+    def state_fact(self, kind: type[Fact], at: int, **told: object) -> None:
+        """A fact of the current line that says nothing about who begins and ends attempts."""
+        self._state(kind, at, **told)
+
+    def late_fact(self, kind: type[Fact], at: int, offset: int, **told: object) -> None:
+        """A fact of the line at byte `offset`, which was taken before: one a line, under the last of its numbers."""
+        seq = offset * FACTS_PER_BYTE + FACTS_PER_BYTE - 1
+        self.facts.append(kind(**{**self._common(at), "seq": seq, **told}))  # type: ignore[arg-type]
+
+    @property
+    def offset(self) -> int:
+        """The first byte of the line that is being taken."""
+        return self._offset
 
     def next_where_untold(self, at: int) -> None:
         """Workers did something at `at`. Without `LOGLEVEL=INFO` torchrun says nothing between two attempts.
@@ -196,11 +212,12 @@ class Attempts:
         if stage is MarkStage.RENDEZVOUS_STARTED:
             self.begin(at, attempt)
         elif not state.is_started or (attempt is not None and attempt > state.attempt):
-            self._enter(at, state.attempt if attempt is None else attempt)
+            self.enter(at, state.attempt if attempt is None else attempt)
         moment = f"{stage.value} {by}" if stage is MarkStage.NOTICED else stage.value
         if moment in state.told:
             return
         state.told.append(moment)
+        state.last_mark_at = at
         if stage is MarkStage.NOTICED:
             state.noticed_at.setdefault(str(state.attempt), at)
         self._state(RecoveryMark, at, stage=stage, by=by, text=text)
@@ -219,7 +236,7 @@ class Attempts:
             Exit, at, exit_code=code, signal=-code if code < 0 else None, rank=rank, local_rank=local_rank
         )  # fmt: skip
 
-    def end(self, at: int, outcome: Outcome, reason: str | None = None) -> None:
+    def end(self, at: int, outcome: Outcome | None, reason: str | None = None) -> None:
         """The worker group is gone."""
         state = self.state
         if "ended" in state.told:

@@ -19,6 +19,7 @@ import json
 import os
 import re
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from rerail.collectors.sources.attempts import Attempts, AttemptState
 from rerail.collectors.sources.cycle_info import BrokenFile, CycleInfo, broken_fact, cycle_facts, read_cycle_infos
 from rerail.collectors.sources.launcher_log import LauncherLog
 from rerail.collectors.sources.log_lines import LocalClock
+from rerail.collectors.sources.progress import ProgressLog, ProgressState
 from rerail.collectors.sources.tail import fingerprint, last_part, whole_lines
 from rerail.collectors.sources.tracebacks import Tracebacks
 from rerail.server.core.facts import Fact
@@ -106,7 +108,8 @@ class LauncherSource:
         )
         state = AttemptState.from_plain(kept.get("state", {}))
         attempts = self._attempts(state, f"launcher/{self._node[:120]}/{mark}")
-        log = LauncherLog(attempts, clock, Tracebacks(kept.get("tracebacks")), kept.get("block", ""))
+        progress = ProgressLog(attempts, clock, ProgressState.from_plain(kept.get("progress", {})))
+        log = LauncherLog(attempts, clock, Tracebacks(kept.get("tracebacks")), kept.get("block", ""), progress)
         if kept["offset"] == 0 and self._command:
             log.argument_words(self._command)
         offset = begin = kept["offset"]
@@ -117,12 +120,15 @@ class LauncherSource:
             if rest := last_part(path, offset):
                 log.take(rest, offset)
                 offset += len(rest)
+            progress.flush()
             attempts.finish()
         elif state.held and offset == begin and time.time() - status.st_mtime > HELD_SECONDS:
             attempts.heard(status.st_mtime_ns)
+        progress.flush()
         memory["log"] = {
             "mark": mark, "offset": offset, "zone": clock.zone_seconds, "year": clock.year,
             "state": state.to_plain(), "tracebacks": log.tracebacks.open, "block": log.block,
+            "progress": asdict(progress.state),
         }  # fmt: skip
         return attempts.facts
 

@@ -15,6 +15,7 @@ from rerail.collectors.sources import nvrx_lines as nvrx
 from rerail.collectors.sources import torchrun_lines as torchrun
 from rerail.collectors.sources.attempts import Attempts
 from rerail.collectors.sources.log_lines import Line, LocalClock, read_line, universal_instant, why_broken
+from rerail.collectors.sources.progress import ProgressLog
 from rerail.collectors.sources.telling import is_telling
 from rerail.collectors.sources.tracebacks import Tracebacks
 from rerail.server.core.facts import Initiator, MarkStage, Outcome
@@ -39,8 +40,16 @@ SERIOUS = frozenset({"ERROR", "CRITICAL", "FATAL", "WARNING"})
 class LauncherLog:
     """Reads the lines of one launcher's output, in order."""
 
-    def __init__(self, attempts: Attempts, clock: LocalClock, tracebacks: Tracebacks, block: str = "") -> None:
+    def __init__(
+        self,
+        attempts: Attempts,
+        clock: LocalClock,
+        tracebacks: Tracebacks,
+        block: str = "",
+        progress: ProgressLog | None = None,
+    ) -> None:
         self.attempts = attempts
+        self.progress = progress
         self.clock = clock
         self.tracebacks = tracebacks
         self.block = block
@@ -65,6 +74,10 @@ class LauncherLog:
             self.attempts.unreadable(broken)
         line = read_line(raw, self.clock)
         if self.block and self._in_block(line):
+            return
+        if self.progress is not None and self.progress.take(raw, line) and not is_telling(line.text):
+            if line.at is not None:
+                self.attempts.heard(line.at)
             return
         if event := nvrx.profiling(line.text):
             self.clock.calibrate(_stamp_of(line.raw) or event.time, event.time)
@@ -338,7 +351,7 @@ class LauncherLog:
             known = state.versions.get("nvidia-resiliency-ext", "")
             if family and family > known:
                 state.versions["nvidia-resiliency-ext"] = family
-        elif line.speaker == "torchrun" and state.launcher is None:
+        elif line.speaker == "torchrun" and state.launcher is None and "torch" in line.file:
             state.launcher = "torchrun"
 
     def _learn_size(self) -> None:

@@ -182,7 +182,7 @@ def read_line(raw: bytes, clock: LocalClock) -> Line:
     container = _CONTAINER.match(text)
     if container is not None and container.end() and "kernel: " not in text[: container.end() + 140]:
         if container["stamp"]:
-            container_at = _zoned(container["stamp"].replace("T", " "), container["zone"])
+            container_at = zoned_instant(container["stamp"].replace("T", " "), container["zone"])
         text = text[container.end() :]
     outer = _OUTER.match(text)
     rank = local = None
@@ -254,7 +254,7 @@ def _read_inner(text: str, clock: LocalClock) -> Line:
 def _logger_line(match: re.Match[str], clock: LocalClock) -> Line:
     """A line of any logger that begins with a date."""
     stamp = f"{match['day']} {match['clock']}"
-    at = _zoned(stamp, match["zone"]) if match["zone"] else clock.instant(stamp)
+    at = zoned_instant(stamp, match["zone"]) if match["zone"] else clock.instant(stamp)
     text = match["text"].strip()
     level = match["before"]
     if level is None and (found := _LEVEL.search(text[:160])):
@@ -273,7 +273,7 @@ def _kernel_line(match: re.Match[str], clock: LocalClock) -> Line:
         at = clock.without_year(f"{_MONTHS.get(month, 0):02d}", f"{int(day):02d}", hour)
     elif match["iso"]:
         stamp = match["iso"].replace("T", " ")
-        at = _zoned(stamp, match["offset"]) if match["offset"] else clock.instant(stamp)
+        at = zoned_instant(stamp, match["offset"]) if match["offset"] else clock.instant(stamp)
     told = _XID.search(match["text"])
     return Line(
         match["text"], at, "logger" if at is not None else "plain", "", match["host"] or match["host2"],
@@ -281,7 +281,8 @@ def _kernel_line(match: re.Match[str], clock: LocalClock) -> Line:
     )  # fmt: skip
 
 
-def _zoned(stamp: str, zone: str) -> int | None:
+def zoned_instant(stamp: str, zone: str) -> int | None:
+    """Nanoseconds of a stamp with its zone: `Z`, `+0100` or `-05:30`."""
     if zone == "Z":
         return universal_instant(stamp)
     digits = zone[1:].replace(":", "")

@@ -56,7 +56,7 @@ def suspicions_of(number: int, record: AttemptRecord) -> list[Suspicion]:
             Suspicion("an attempt ended before it began, or stepped on after its end", f"attempt {number}", at)
         )
     for load in record.loads:
-        if load.end <= record.started_at:
+        if load.end < record.started_at:
             found.append(
                 Suspicion(
                     "a checkpoint was loaded before its attempt began",

@@ -169,7 +169,7 @@ def test_in_process_restarts_are_attempts_inside_one(scenario: str) -> None:
     faults = json.loads(truth.read_text())["faults"]
     facts = LauncherSource(node="vm", log=truth.parent / f"{scenario}.log", zone_seconds=0).finish(None).facts
     starts = [(fact.restart, fact.iteration) for fact in facts if isinstance(fact, AttemptStarted)]
-    assert starts == [(0, number + 1) for number in range(len(faults))]
+    assert starts == [(0, None), *((0, number + 1) for number in range(len(faults)))]
     for fault in faults:
         raised = [
             fact for fact in facts

@@ -1,0 +1,570 @@
+"""Progress: the facts about steps, checkpoints and evaluations that a training log states by itself, in order.
+
+Rules
+- A step line says that its step is done. The steps since the line before share the time: that which the line tells,
+  else that between the two lines, less a save or an evaluation that followed the line before at once.
+- The first step line of an attempt tells steps where it is known how many: since the checkpoint that was loaded, or
+  since 0 where the log shows the beginning (the loop begins in it, or the first line tells as many steps as lie between
+  it and the next). Where it is not told when the loop began, those steps took as long as the next ones.
+- An instant is the line's own stamp, else the stamp that whoever received the line put in front; Megatron-LM's lines
+  without either are counted on from the last stamp by the times they tell. What has no instant is not stated, and
+  counted (`undated`).
+- Where no launcher speaks in a log, the log tells its attempts itself: the program that begins anew, or a step that
+  comes again, is a restart. What was printed last before it is the end of the attempt before.
+- Steps are told by one speaker; what the others print of them is the same.
+- A save that says that it is done is durable then. One that only begins is durable when training goes on, where the
+  framework saves while training waits. A save that only says it was scheduled is captured.
+- Steps that follow each other are stated together, at most `MOST_TOGETHER`: whoever calls says when to state them.
+- The state is plain data and part of the cursor, so that another instance can go on.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from rerail.collectors.sources.attempts import Attempts
+from rerail.collectors.sources.log_lines import Line, LocalClock, zoned_instant
+from rerail.collectors.sources.progress_lines import SIGNS, Progress, Told, read_progress
+from rerail.server.core.codec import LARGEST_STEP
+from rerail.server.core.facts import (
+    AttemptStarted,
+    CheckpointLoaded,
+    CheckpointMoment,
+    CheckpointStage,
+    Initiator,
+    MarkStage,
+    Outcome,
+    Phase,
+    PhaseSpan,
+    RecoveryMark,
+    RunStarted,
+    Scope,
+    Steps,
+)
+
+MOST_TOGETHER = 200
+MOST_WAITING = 50
+SECOND = 1_000_000_000
+STAMP_WITHIN = 120
+"""So many characters of a line of no known logger may hold its stamp."""
+
+LONGEST_STEP_US = 10**11
+SAVES_WHILE_WAITING = frozenset({"transformers"})
+_RECEIVED = re.compile(rb"^(\d{9,10})\.(\d{1,9}) ")
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(Z|[+-]\d\d:?\d\d)?")
+_SIGN = re.compile(b"|".join(map(re.escape, SIGNS)))
+
+
+@dataclass(slots=True)
+class ProgressState:
+    """What is known of the training that a log tells of. Only plain JSON values."""
+
+    framework: str | None = None
+    speaker: str | None = None
+    """Whose step lines count."""
+    step: int | None = None
+    """The last that is known done in this attempt."""
+    step_at: int | None = None
+    since: int | None = None
+    """Since when steps are done: the loop began, a load ended."""
+    base: int | None = None
+    """Steps that were done before the first line of this attempt; None where that is not known."""
+    has_steps: bool = False
+    """A step line was seen in this attempt."""
+    first: list[int] = field(default_factory=list)
+    """`[step, instant]` of the first step line, while it is not known since when its steps were done."""
+    pause_began: int | None = None
+    pause_ended: int | None = None
+    each_ns: int | None = None
+    """How long the last steps took."""
+    saving: list[Any] = field(default_factory=list)
+    """`[step, since, framework]` of a save that goes on while training waits."""
+    loading: list[Any] = field(default_factory=list)
+    waiting: list[Any] = field(default_factory=list)
+    """`[what, framework, step, seconds]` of what was told without a stamp."""
+    evaluating: int | None = None
+    together: list[Any] = field(default_factory=list)
+    """`[first step, start, durations in µs, first byte of the last line]` of steps that are not stated yet."""
+    began_at: int | None = None
+    """The first stamp of the log, or of the attempt."""
+    heard_at: int | None = None
+    silence: list[int] = field(default_factory=list)
+    """`[from, until]` of the longest silence since the last step line."""
+    begins: bool = False
+    """The program began anew; its first stamp is still to come."""
+    bar_total: int | None = None
+    bar_base: list[int] = field(default_factory=list)
+    """`[instant, bar's clock]` from which a bar without a stamp is counted on."""
+    is_async: bool = False
+    undated: int = 0
+    lines: int = 0
+    is_told: bool = False
+    """The run's framework was stated."""
+    world_size: int | None = None
+    attempt: int = 0
+    """Which attempt all of this is of."""
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> ProgressState:
+        """Out of a cursor; fields of other versions are left out."""
+        return cls(**{name: value for name, value in plain.items() if name in cls.__dataclass_fields__})
+
+
+class ProgressLog:
+    """Reads progress lines, in the order of the log, and states what they tell through `attempts`."""
+
+    def __init__(self, attempts: Attempts, clock: LocalClock, state: ProgressState | None = None) -> None:
+        self.attempts = attempts
+        self.state = state or ProgressState()
+        self._clock = clock
+
+    def take(self, raw: bytes, line: Line) -> bool:
+        """One line; whether it told something of progress."""
+        found = read_progress(line.raw or line.text) if _SIGN.search(raw) is not None else []
+        if line.at is not None:
+            self._settle(line.at, found[0][0] if found else None)
+            self._hear(line.at)
+        if b"async_mode" in raw:
+            self.state.is_async = b"disabled" not in raw
+        stamp = None
+        if line.at is None and (self._is_own or found):
+            parts = [part for _, part in found] or (
+                [line.raw[:STAMP_WITHIN]] if line.speaker in ("plain", "rank") else []
+            )
+            stamp = next((at for part in parts if (at := self._stamp_in(part)) is not None), None)
+            if stamp is not None and not found:
+                self._settle(stamp, None)
+                self._hear(stamp)
+                self.attempts.heard(stamp)
+        for told, _ in found:
+            at = self._instant(raw, line, told, stamp)
+            if at is None:
+                self.state.undated += told.told is Told.STEP
+            elif line.at is None:
+                self._settle(at, told)
+                if self._is_own:
+                    self._hear(at)
+                    self.attempts.heard(at)
+            self.state.lines += 1
+            self._follow_launcher()
+            self._tell(told, at, line)
+        return bool(found)
+
+    def flush(self) -> None:
+        """State the steps that wait for company."""
+        state = self.state
+        if state.together:
+            first, start, durations, offset = state.together
+            state.together = []
+            end = start + sum(durations) * 1000
+            self.attempts.late_fact(
+                Steps, end, offset, restart=state.attempt, first_step=first, start=start, durations_us=tuple(durations)
+            )  # fmt: skip
+
+    # --- when --------------------------------------------------------------------------------------------------------
+
+    def _hear(self, at: int) -> None:
+        """A stamp: the longest silence since the last step is where one attempt ends and the next begins."""
+        state = self.state
+        if state.began_at is None:
+            state.began_at = at
+        if state.begins:
+            self._begin_where_due(at)
+            state = self.state
+        if state.heard_at is not None and at - state.heard_at > (
+            state.silence[1] - state.silence[0] if state.silence else 0
+        ):
+            state.silence = [state.heard_at, at]
+        state.heard_at = at
+
+    def _instant(self, raw: bytes, line: Line, told: Progress, stamp: int | None) -> int | None:
+        if line.at is not None:
+            return line.at
+        if (received := _RECEIVED.match(raw)) is not None:
+            return int(received[1]) * SECOND + int(received[2].ljust(9, b"0"))
+        if stamp is not None:
+            return stamp
+        state = self.state
+        if told.told is not Told.STEP or told.step is None:
+            return None
+        if told.bar_seconds is not None and told.epoch is None and state.bar_base:
+            return self._bar_instant(told, told.bar_seconds)
+        before = state.step if state.has_steps else state.base
+        begun = state.step_at if state.has_steps else state.since
+        if told.seconds is not None and told.framework == "megatron" and before is not None and begun is not None:
+            if state.pause_ended is not None and state.pause_ended > begun:
+                begun = state.pause_ended
+            return begun + round(told.seconds * SECOND) * max(0, told.step - before)
+        return None
+
+    def _stamp_in(self, text: str) -> int | None:
+        """The first date and time that stands in a text."""
+        found = _STAMP.search(text)
+        if found is None:
+            return None
+        stamp = f"{found[1]} {found[2]}"
+        return zoned_instant(stamp, found[3]) if found[3] else self._clock.instant(stamp)
+
+    def _bar_instant(self, told: Progress, clock: int) -> int:
+        """A bar tells whole seconds, and how long a step takes: the instant in that second that fits best."""
+        state = self.state
+        earliest = state.bar_base[0] + (clock - state.bar_base[1]) * SECOND
+        before = state.step if state.has_steps else state.base
+        if told.seconds is None or before is None or state.step_at is None or told.step is None:
+            return earliest
+        likely = max(state.step_at, state.pause_ended or 0) + round(told.seconds * SECOND) * (told.step - before)
+        return min(max(likely, earliest, state.step_at), earliest + SECOND)
+
+    # --- what --------------------------------------------------------------------------------------------------------
+
+    def _tell(self, told: Progress, at: int | None, line: Line) -> None:
+        state = self.state
+        if state.framework is None or state.framework == "any":
+            state.framework = told.framework
+        if told.framework == "any" and state.framework != "any" and told.told is not Told.STEP:
+            return  # the framework says so in its own words
+        if told.step is not None and told.step > LARGEST_STEP:
+            return
+        if at is not None and told.told is not Told.BANNER:
+            self._begin_where_due(at)
+        if told.told is Told.BANNER:
+            self._banner(told, at)
+        elif told.told is Told.TARGET:
+            state.bar_total = told.total
+        elif told.told is Told.FRESH:
+            state.base = 0 if not state.has_steps else state.base
+        elif told.told is Told.FINISHED:
+            self._finished(at if at is not None else state.heard_at)
+        elif at is None:
+            self._undated(told)
+        elif told.told is Told.STEP:
+            self._step(told, at, line)
+        else:
+            self._moment(told, at)
+
+    def _undated(self, told: Progress) -> None:
+        """What begins without a stamp begins at the last one; what ends waits for the next."""
+        state = self.state
+        if told.told in (Told.SAVING, Told.LOADING, Told.EVALUATING) and state.heard_at is not None:
+            self._moment(told, state.heard_at)
+        elif told.told is not Told.STEP and len(state.waiting) < MOST_WAITING:
+            state.waiting.append([told.told.value, told.framework, told.step, told.seconds])
+
+    def _settle(self, at: int, told: Progress | None) -> None:
+        """What waited for a stamp was before the steps that this one ends, where it tells how long they took."""
+        state = self.state
+        if not state.waiting:
+            return
+        if told is not None and told.told is Told.STEP and told.seconds is not None and told.step is not None:
+            before = state.step if state.has_steps else state.base
+            if before is not None and told.bar_seconds is None and told.step > before:
+                at -= round(told.seconds * SECOND) * (told.step - before)
+        at = max(at, state.heard_at or at)
+        waiting, state.waiting = state.waiting, []
+        for kind, framework, step, seconds in waiting:
+            self._moment(Progress(Told(kind), framework, step, seconds), at)
+
+    def _moment(self, told: Progress, at: int) -> None:
+        state = self.state
+        match told.told:
+            case Told.READY:
+                self._ready(at)
+            case Told.SAVING:
+                self._saving(told, at)
+            case Told.SCHEDULED | Told.SAVED:
+                self._saved(told, at)
+            case Told.LOADING:
+                state.loading = [told.step, at]
+            case Told.LOADED:
+                self._loaded(told, at)
+            case Told.EVALUATING:
+                self._pause(at)
+                state.evaluating = at
+            case Told.EVALUATED:
+                if state.evaluating is not None and at > state.evaluating:
+                    self._say(PhaseSpan, at, phase=Phase.EVALUATING, start=state.evaluating, end=at)
+                    state.pause_ended = at
+                state.evaluating = None
+
+    def _step(self, told: Progress, at: int, line: Line) -> None:
+        state, step = self.state, told.step
+        speaker = f"{line.rank if line.rank is not None else line.stream}"
+        if step is None or (told.total is not None and not self._is_training_bar(told)):
+            return
+        if state.speaker is None:
+            state.speaker = speaker
+        elif state.speaker != speaker:
+            return
+        if state.has_steps and state.step is not None and step < state.step:
+            self._come_again(step, at, told)
+            state = self.state
+            state.speaker = speaker
+        self._own_attempt(at)
+        if state.has_steps and step == state.step:
+            return
+        if state.saving and state.saving[2] in SAVES_WHILE_WAITING:
+            self._durable(at)
+        self._done(told, at, step)
+        if not state.has_steps:
+            self._mark_ready()
+        state.step, state.step_at, state.has_steps = step, at, True
+        state.silence, state.heard_at = [], at
+
+    def _is_training_bar(self, told: Progress) -> bool:
+        """Bars of evaluations and of loading shards have another total."""
+        if told.epoch is not None or told.framework != "transformers":
+            return True
+        return self.state.bar_total is not None and told.total == self.state.bar_total
+
+    def _done(self, told: Progress, at: int, step: int) -> None:
+        """Steps up to one are done."""
+        state = self.state
+        before = state.step if state.has_steps else state.base
+        is_bar = told.bar_seconds is not None  # its rate is an average
+        each = None if told.seconds is None or (is_bar and state.has_steps) else round(told.seconds * SECOND)
+        count = step - before if before is not None else 1 if each is not None else 0
+        if count <= 0:
+            state.first = [] if state.has_steps else [step, at]
+            return
+        if each is not None:
+            start = at - each * count
+        else:
+            begun = state.step_at if state.has_steps else state.since
+            if begun is None:
+                state.first = [step, at]
+                return
+            start = begun
+            began, ended = state.pause_began, state.pause_ended
+            if began is not None and ended is not None and begun <= began <= ended < at:
+                is_next = began - begun <= (state.each_ns or SECOND) // 2
+                start = ended if is_next else start
+        floor = state.step_at if state.has_steps else state.since
+        if floor is not None:
+            start = max(start, floor)
+        if is_bar:
+            at = max(at, start)
+        total_us = (at - start) // 1000
+        if not 0 < total_us <= LONGEST_STEP_US * count:
+            return
+        state.each_ns = (at - start) // count
+        if state.first:
+            self._first_steps(count)
+        if count == 1:
+            self._together(step, start, total_us)
+        else:
+            self.flush()
+            self._say(Steps, at, first_step=step - count + 1, start=start, durations_us=(total_us,), count=count)
+
+    def _first_steps(self, interval: int) -> None:
+        """What the first step line of the attempt told, now that it is known how long a step takes."""
+        state = self.state
+        step, at = state.first
+        state.first = []
+        base = state.base if state.base is not None else 0 if step == interval else None
+        if base is None or state.each_ns is None or not base < step:
+            return
+        start = at - state.each_ns * (step - base)
+        earliest = self.attempts.state.last_mark_at if not self._is_own else state.began_at
+        start = start if earliest is None else max(start, min(earliest, at))
+        self.flush()
+        self._say(
+            Steps, at, first_step=base + 1, start=start, durations_us=((at - start) // 1000,), count=step - base
+        )  # fmt: skip
+
+    def _together(self, step: int, start: int, length_us: int) -> None:
+        state = self.state
+        if state.together:
+            first, begun, durations, _ = state.together
+            end = begun + sum(durations) * 1000
+            if first + len(durations) != step or abs(start - end) > 1_000_000 or len(durations) >= MOST_TOGETHER:
+                self.flush()
+            else:
+                durations.append(max(0, length_us + (start - end) // 1000))
+                state.together[3] = self.attempts.offset
+                return
+        state.together = [step, start, [length_us], self.attempts.offset]
+
+    def _saving(self, told: Progress, at: int) -> None:
+        state = self.state
+        if state.saving and state.saving[2] in SAVES_WHILE_WAITING:
+            self._durable(at)
+        step = told.step if told.step is not None else state.step
+        self._own_attempt(at)
+        self._pause(at)
+        if step is not None and not (state.saving and state.saving[0] == step):
+            state.saving = [step, at, told.framework]
+            self._say(CheckpointMoment, at, step=step, stage=CheckpointStage.STARTED)
+
+    def _saved(self, told: Progress, at: int) -> None:
+        state = self.state
+        self._own_attempt(at)
+        begun = state.saving[1] if state.saving else None
+        step = told.step if told.step is not None else state.saving[0] if state.saving else state.step
+        if begun is not None and state.saving[0] != step:
+            begun = None
+        if begun is None and told.seconds is not None:
+            begun = at - round(told.seconds * SECOND)
+        is_captured = told.told is Told.SCHEDULED or (told.framework == "torchtitan" and state.is_async)
+        blocked = None
+        if begun is not None and at >= begun:
+            blocked = (at - begun) // 1000
+            self._say(PhaseSpan, at, phase=Phase.SAVING, start=begun, end=at)
+            state.pause_began, state.pause_ended = begun, at
+            state.saving = []
+        if step is None:
+            return
+        stage = CheckpointStage.CAPTURED if is_captured else CheckpointStage.DURABLE
+        mode = "async" if is_captured else "sync" if blocked is not None else None
+        self._say(CheckpointMoment, at, step=step, stage=stage, mode=mode, blocked_us=blocked)
+
+    def _durable(self, at: int) -> None:
+        """A save that nothing ends: training went on, so it was over."""
+        step, begun, _ = self.state.saving
+        self.state.saving = []
+        self._say(CheckpointMoment, at, step=step, stage=CheckpointStage.DURABLE, mode="sync")
+        self.state.pause_ended = max(begun, self.state.pause_ended or 0)
+
+    def _loaded(self, told: Progress, at: int) -> None:
+        state = self.state
+        step = told.step if told.step is not None else state.loading[0] if state.loading else None
+        begun = state.loading[1] if state.loading else None
+        state.loading = []
+        if step is None:
+            return
+        if state.has_steps:
+            if step > (state.step or 0):
+                return  # weights of another run, or a remark: training does not go forward by loading
+            self._come_again(step, begun or at, told)
+            state = self.state
+        elif state.base == step and begun is None:
+            return  # every rank says so
+        self._own_attempt(begun or at)
+        if begun is None and told.seconds is not None:
+            begun = at - round(told.seconds * SECOND)
+        self._say(CheckpointLoaded, at, step=step, start=begun if begun is not None else at, end=at)
+        state.base, state.since = step, at
+
+    def _ready(self, at: int) -> None:
+        state = self.state
+        if state.has_steps:
+            self._come_again(None, at, None)
+            state = self.state
+        self._own_attempt(at)
+        state.since = at
+        state.bar_base = [at, 0]
+        if state.base is None:
+            state.base = 0
+        self._mark_ready()
+
+    def _mark_ready(self) -> None:
+        """Bring-up is over, as far as that is known."""
+        since = self.state.since
+        if since is not None and MarkStage.INITIALIZED.value not in self.attempts.state.told:
+            self.attempts.state.told.append(MarkStage.INITIALIZED.value)
+            self._say(RecoveryMark, since, stage=MarkStage.INITIALIZED, by="log")
+
+    def _pause(self, at: int) -> None:
+        self.state.pause_began, self.state.pause_ended = at, None
+
+    def _finished(self, at: int | None) -> None:
+        state = self.state
+        if at is None:
+            return
+        if state.saving and state.saving[2] in SAVES_WHILE_WAITING:
+            self._durable(at)
+        self.flush()
+        if self._is_own and state.has_steps:
+            self.attempts.end_run(at, Outcome.COMPLETED)
+
+    # --- attempts that the log itself tells ---------------------------------------------------------------------------
+
+    @property
+    def _is_own(self) -> bool:
+        """No launcher and no in-process wrapper speaks here: who begins and ends attempts is this log."""
+        return self.attempts.state.launcher is None and not self.attempts.state.iterations
+
+    def _banner(self, told: Progress, at: int | None) -> None:
+        state = self.state
+        state.world_size = told.world_size
+        if state.has_steps or not self.attempts.state.is_started:
+            state.begins = True
+        if at is not None:
+            self._begin_where_due(at)
+
+    def _follow_launcher(self) -> None:
+        """Where a launcher says that another attempt is on, nothing that was known of the one before holds."""
+        if not self._is_own and self.attempts.state.attempt != self.state.attempt:
+            self._forget()
+
+    def _begin_where_due(self, at: int) -> None:
+        if self.state.begins:
+            self.state.begins = False
+            self._restart(at)
+
+    def _come_again(self, step: int | None, at: int, told: Progress | None) -> None:
+        """A step that was done comes again, or the loop begins again: another attempt."""
+        length = 0 if told is None or told.told is not Told.STEP else round((told.seconds or 0) * SECOND)
+        loading = self.state.loading
+        begun = min(at - length, loading[1] if loading else at, self.state.silence[1] if self.state.silence else at)
+        self._restart(max(begun, self.state.step_at or begun))
+        self.state.loading = loading
+        if step is not None and told is not None and told.told is Told.STEP:
+            self.state.base = step - 1 if told.seconds is not None or length else None
+
+    def _restart(self, at: int) -> None:
+        """Another attempt begins at `at`."""
+        attempts = self.attempts
+        self.flush()
+        if self._is_own:
+            known = attempts.state
+            if known.is_started:
+                if known.last_at is not None:
+                    attempts.finish()  # what waited for a stamp was printed before
+                ended = self.state.silence[0] if self.state.silence else known.last_at or at
+                attempts.end(min(at, ended), Outcome.FAILED if known.evidence_count else None)
+                attempt = known.attempt + 1
+            else:
+                attempt = known.attempt
+            self._forget()
+            self._begin(at, attempt)
+        else:
+            attempts.next_where_untold(at)
+            self._forget()
+
+    def _forget(self) -> None:
+        """Another attempt: what was known of the one before does not hold for it."""
+        self.flush()
+        state = self.state
+        self.state = ProgressState(
+            framework=state.framework, undated=state.undated, lines=state.lines, is_told=state.is_told,
+            bar_total=state.bar_total, world_size=state.world_size, is_async=state.is_async,
+            attempt=self.attempts.state.attempt, heard_at=state.heard_at,
+            waiting=state.waiting,
+        )  # fmt: skip
+
+    def _own_attempt(self, at: int) -> None:
+        """The first thing that is told of a run belongs to its first attempt."""
+        if self._is_own and not self.attempts.state.is_started:
+            began = self.state.began_at
+            self._begin(at if began is None else min(at, began), self.attempts.state.attempt)
+
+    def _begin(self, at: int, attempt: int) -> None:
+        known = self.attempts.state
+        is_first = not known.is_started
+        if not is_first:
+            self.attempts.enter(at, attempt)
+        known.is_started = True
+        self.state.attempt = attempt
+        self._say(
+            AttemptStarted, at, scope=None if is_first else Scope.IN_JOB,
+            initiator=None if is_first else Initiator.FAULT, world_size=self.state.world_size,
+        )  # fmt: skip
+        self._say(RecoveryMark, at, stage=MarkStage.WORKERS_STARTED, by="log")
+        if not self.state.is_told and self.state.framework not in (None, "any"):
+            self.state.is_told = True
+            self._say(RunStarted, at, framework=self.state.framework, world_size=self.state.world_size)
+
+    def _say(self, kind: type, at: int, **told: Any) -> None:
+        self.attempts.state_fact(kind, at, **{"restart": self.state.attempt, **told})

@@ -1,0 +1,451 @@
+"""Progress lines: what the lines of training frameworks say of steps, checkpoints and evaluations.
+
+Read are Megatron-LM, NeMo (1 and 2), torchtitan, Hugging Face Trainer, Lightning, DeepSpeed, MaxText, nanoGPT, and any
+line that names a step beside a loss or a rate, or a step beside a checkpoint.
+
+Rules
+- A step here is the number of steps that are done. Frameworks that count from 0 (NeMo 2, MaxText, nanoGPT) are
+  counted on by one.
+- A line of one framework is not read as a line of any: the first rule that fits decides.
+- Nothing here raises, and no pattern takes more than linear time on any text of bounded length.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+LONGEST = 2_000
+"""Of a line, that is looked at."""
+
+MOST_PARTS = 2_000
+
+
+class Told(StrEnum):
+    """What a line tells."""
+
+    BANNER = "banner"
+    """The program begins anew."""
+    READY = "ready"
+    """Bring-up is over: the loop begins."""
+    FRESH = "fresh"
+    """There is no checkpoint to load: training begins at 0."""
+    CLOCK = "clock"
+    """What time it is, and nothing else."""
+    TARGET = "target"
+    """How many steps there will be."""
+    STEP = "step"
+    SAVING = "saving"
+    SCHEDULED = "scheduled"
+    """An asynchronous save has its copy: training goes on."""
+    SAVED = "saved"
+    LOADING = "loading"
+    LOADED = "loaded"
+    EVALUATING = "evaluating"
+    EVALUATED = "evaluated"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one line says."""
+
+    told: Told
+    framework: str
+    step: int | None = None
+    """Steps done; of a checkpoint, those in it."""
+    seconds: float | None = None
+    """Of a step: how long one took; of a save or a load: how long it was."""
+    bar_seconds: int | None = None
+    """A progress bar's own clock."""
+    total: int | None = None
+    """Steps of a progress bar, or of the whole run."""
+    world_size: int | None = None
+    epoch: int | None = None
+
+
+_Make = Callable[[re.Match[str], str], Progress | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """`signs`: one of them stands in every line that may fit."""
+
+    signs: tuple[str, ...]
+    pattern: re.Pattern[str]
+    make: _Make
+
+
+def _plain(told: Told, framework: str, add: int = 0) -> _Make:
+    """A line with nothing but a step, in group `step` where there is one."""
+
+    def make(match: re.Match[str], _text: str) -> Progress:
+        groups = match.groupdict()
+        step, seconds = groups.get("step"), groups.get("seconds")
+        return Progress(
+            told, framework, None if step is None else _count(step) + add, None if seconds is None else _real(seconds)
+        )
+
+    return make
+
+
+def _count(digits: str) -> int:
+    return int(digits.replace(",", "").replace("_", "")[:15] or 0)
+
+
+def _real(digits: str) -> float | None:
+    try:
+        value = float(digits)
+    except ValueError:
+        return None
+    return value if 0 <= value < 1e8 else None
+
+
+_MEGATRON_TIME = re.compile(r"elapsed time per iteration \(ms\): {0,12}([\d.]{1,20})")
+
+
+def _megatron(match: re.Match[str], text: str) -> Progress:
+    took = _MEGATRON_TIME.search(text)
+    each = None if took is None else _real(took[1])
+    return Progress(Told.STEP, "megatron", _count(match["step"]), None if each is None else each / 1000)
+
+
+_NEMO_TIME = re.compile(r"train_step_timing in s[:=] ?([\d.]{1,20})")
+
+
+def _nemo(match: re.Match[str], text: str) -> Progress:
+    took = _NEMO_TIME.search(text)
+    return Progress(Told.STEP, "nemo", _count(match["step"]) + 1, None if took is None else _real(took[1]))
+
+
+_RATE = re.compile(r"[ ,]([\d.]{1,12}) ?(it/s|s/it)\b")
+_GLOBAL_STEP = re.compile(r"\bglobal_step=(\d{1,12})(?:\.\d{1,4})?")
+
+
+def _bar(match: re.Match[str], text: str) -> Progress:
+    """A bar of Hugging Face Trainer, or of Lightning (and NeMo 1) where it names an epoch."""
+    done, total = _count(match["done"]), _count(match["total"])
+    clock = sum(int(part) * 60**place for place, part in enumerate(reversed(match["clock"].split(":"))))
+    rate = _RATE.search(text)
+    each = None if rate is None else _real(rate[1]) or None
+    if each is not None and rate is not None and rate[2] == "it/s":
+        each = 1 / each
+    if match["epoch"] is None:
+        return Progress(Told.STEP, "transformers", done, each, clock, total)
+    took, told = _NEMO_TIME.search(text), _GLOBAL_STEP.search(text)
+    step = _count(match["epoch"]) * total + done if told is None else _count(told[1]) + 1
+    framework = "lightning" if took is None else "nemo"
+    seconds = None if took is None else _real(took[1])
+    return Progress(Told.STEP, framework, step, seconds, clock, total, epoch=_count(match["epoch"]))
+
+
+def _world(match: re.Match[str], _text: str) -> Progress:
+    return Progress(Told.BANNER, "megatron", world_size=_count(match["ranks"]))
+
+
+def _target(match: re.Match[str], _text: str) -> Progress:
+    return Progress(Told.TARGET, "transformers", total=_count(match["total"]))
+
+
+_ANY_TIME = re.compile(
+    r"(?:step[_ ]?time|iter(?:ation)?[_ ]?time|time per (?:step|iteration)|s/step|dt|step took|elapsed)(?: ?\(m?s\))?"
+    r"[\"']?[:=]? {0,4}([\d.]{1,20}) ?(ms|s|sec)?\b"
+)
+_BESIDE = re.compile(r"loss\b|\blr\b|learning.rate|tokens|samples|grad.?norm|TFLOP|mfu\b|it/s|s/it", re.I)
+_SETTING = re.compile(
+    r"(?:accum\w{0,10}|warm\w{0,4}|max|total|every|per|num\w{0,3}|optimi\w{0,8}|save|log\w{0,4}|eval|decay|val\w{0,7}|\bat"
+    r"|\bfrom|\buntil|\bafter)"
+    r"[_ -]{0,2}(?:step|iter(?:ation)?)[\"' ]{0,2}[:=# ]{0,3}$",
+    re.I,
+)
+"""A step that is a setting, or one of an evaluation."""
+
+
+def _any_step(match: re.Match[str], text: str) -> Progress | None:
+    if _BESIDE.search(text) is None or _SETTING.search(text[: match.start("step")]) is not None:
+        return None
+    took = _ANY_TIME.search(text)
+    seconds = None
+    if took is not None and took[2] is not None:
+        seconds = _real(took[1])
+        seconds = seconds / 1000 if seconds is not None and took[2] == "ms" else seconds
+    return Progress(Told.STEP, "any", _count(match["step"]), seconds)
+
+
+_NUMBER = r"[-_ =:#]{0,3}(?P<step>\d[\d,]{0,11})"
+_IN_NAME = r"(?:global_?step|step|iter(?:ation)?|checkpoint|ckpt)"
+
+_BAR = re.compile(
+    r"(?:Epoch (?P<epoch>\d{1,9})[^%]{0,20})?\d{1,3}%\|[^|]{0,200}\| {0,4}"
+    r"(?P<done>\d{1,12})/(?P<total>\d{1,12}) \[(?P<clock>\d{1,6}(?::\d\d){1,3})<"
+)
+
+_RULES: tuple[_Rule, ...] = (
+    # Megatron-LM, and what is built on it
+    _Rule(("iteration",), re.compile(r"\biteration {1,12}(?P<step>\d{1,12})/ {0,12}\d{1,12} \|"), _megatron),
+    _Rule(
+        ("successfully saved",),
+        re.compile(r"successfully saved checkpoint from iteration {1,12}(?P<step>\d{1,12})"),
+        _plain(Told.SAVED, "megatron"),
+    ),
+    _Rule(
+        ("scheduled an async",),
+        re.compile(r"scheduled an async checkpoint save at iteration {1,12}(?P<step>\d{1,12})"),
+        _plain(Told.SCHEDULED, "megatron"),
+    ),
+    _Rule(
+        ("saving checkpoint at iteration",),
+        re.compile(r"saving checkpoint at iteration {1,12}(?P<step>\d{1,12})"),
+        _plain(Told.SAVING, "megatron"),
+    ),
+    _Rule(
+        ("successfully loaded",),
+        re.compile(r"successfully loaded checkpoint from .{0,600} at iteration {1,12}(?P<step>\d{1,12})"),
+        _plain(Told.LOADED, "megatron"),
+    ),
+    _Rule(
+        (" loading ", "loading "),
+        re.compile(r"^ {0,3}loading (?:\w{1,20} ){0,2}checkpoint from \S{1,600}(?: at iteration {1,12}(?P<step>\d+))?"),
+        _plain(Told.LOADING, "megatron"),
+    ),
+    _Rule(
+        ("will start from random",),
+        re.compile(r"will not load any checkpoints and will start from random"),
+        _plain(Told.FRESH, "megatron"),
+    ),
+    _Rule(("using world size",), re.compile(r"using world size: (?P<ranks>\d{1,9}),"), _world),
+    _Rule(
+        ("before the start of training",),
+        re.compile(r"\[before the start of training step\]"),
+        _plain(Told.READY, "megatron"),
+    ),
+    _Rule(("after training is done",), re.compile(r"\[after training is done\]"), _plain(Told.FINISHED, "megatron")),
+    _Rule(
+        ("validation loss at iteration",),
+        re.compile(r"validation loss at iteration {1,12}\d"),
+        _plain(Told.EVALUATED, "megatron"),
+    ),
+    _Rule(("] datetime: ",), re.compile(r"\] datetime: \d{4}-"), _plain(Told.CLOCK, "megatron")),
+    # NeMo 2
+    _Rule(
+        ("Training epoch",),
+        re.compile(r"Training epoch \d{1,9}, iteration \d{1,12}/\d{1,12} \|.{0,200}?\bglobal_step: (?P<step>\d{1,12})"),
+        _nemo,
+    ),
+    _Rule(
+        ("finalized successfully",),
+        re.compile(r"Async checkpoint save for step (?P<step>\d{1,12}) .{0,600}finalized successfully"),
+        _plain(Told.SAVED, "nemo"),
+    ),
+    _Rule(
+        ("Scheduled async checkpoint save",),
+        re.compile(r"Scheduled async checkpoint save for \S{0,500}step=?(?P<step>\d{1,12})"),
+        _plain(Told.SCHEDULED, "nemo"),
+    ),
+    _Rule(
+        ("Restored all states", "Restoring states"),
+        re.compile(r"(?:Restored all states|Restoring states) from .{0,500}\bstep=?(?P<step>\d{1,12})"),
+        _plain(Told.LOADED, "lightning"),
+    ),
+    _Rule(("stopped: `max_",), re.compile(r"`Trainer\.fit` stopped: `max_"), _plain(Told.FINISHED, "lightning")),
+    # torchtitan
+    _Rule(("step: ",), re.compile(r"\bstep: {1,6}(?P<step>\d{1,12}) {1,6}loss: "), _plain(Told.STEP, "torchtitan")),
+    _Rule(
+        ("Saving the checkpoint", "Saving a full checkpoint"),
+        re.compile(r"Saving (?:the|a full) checkpoint(?:.{0,80} step (?P<step>\d{1,12}))?"),
+        _plain(Told.SAVING, "torchtitan"),
+    ),
+    _Rule(
+        ("Finished saving the checkpoint",),
+        re.compile(r"Finished saving the checkpoint.{0,60}in (?P<seconds>[\d.]{1,20}) seconds"),
+        _plain(Told.SAVED, "torchtitan"),
+    ),
+    _Rule(
+        ("Loading the checkpoint",),
+        re.compile(r"Loading the checkpoint (?:from \S{0,500}step-|at step )(?P<step>\d{1,12})"),
+        _plain(Told.LOADING, "torchtitan"),
+    ),
+    _Rule(
+        ("Finished loading the checkpoint",),
+        re.compile(r"Finished loading the checkpoint in (?P<seconds>[\d.]{1,20}) seconds"),
+        _plain(Told.LOADED, "torchtitan"),
+    ),
+    _Rule(("Training starts at step",), re.compile(r"Training starts at step"), _plain(Told.READY, "torchtitan")),
+    _Rule(("Training completed",), re.compile(r"\bTraining completed\b"), _plain(Told.FINISHED, "torchtitan")),
+    # DeepSpeed
+    _Rule(
+        ("global_step=",),
+        re.compile(r"\bepoch=\d{1,9}/micro_step=\d{1,12}/global_step=(?P<step>\d{1,12}),"),
+        _plain(Told.STEP, "deepspeed"),
+    ),
+    _Rule(
+        ("step=",), re.compile(r"\[Rank \d{1,7}\] step=(?P<step>\d{1,12}), skipped="), _plain(Told.STEP, "deepspeed")
+    ),
+    _Rule(
+        ("iter time (s):",),
+        re.compile(r"\bsteps: (?P<step>\d{1,12}) loss: .{0,100}iter time \(s\): {0,4}(?P<seconds>[\d.]{1,20})"),
+        _plain(Told.STEP, "deepspeed"),
+    ),
+    _Rule(
+        ("is about to be saved",),
+        re.compile(r"Checkpoint \w{0,40}?(?P<step>\d{1,12}) is about to be saved"),
+        _plain(Told.SAVING, "deepspeed"),
+    ),
+    _Rule(
+        ("is ready now",),
+        re.compile(r"Checkpoint \w{0,40}?(?P<step>\d{1,12}) is ready now"),
+        _plain(Told.SAVED, "deepspeed"),
+    ),
+    _Rule(
+        ("Loading checkpoint from",),
+        re.compile(r"Loading checkpoint from \S{0,500}?global_step(?P<step>\d{1,12})"),
+        _plain(Told.LOADING, "deepspeed"),
+    ),
+    _Rule(
+        ("Loaded checkpoint from",),
+        re.compile(r"Loaded checkpoint from \S{0,500}?global_step(?P<step>\d{1,12})"),
+        _plain(Told.LOADED, "deepspeed"),
+    ),
+    # MaxText
+    _Rule(
+        ("completed step",),
+        re.compile(r"\bcompleted step: (?P<step>\d{1,12}), seconds: (?P<seconds>[\d.]{1,20})"),
+        _plain(Told.STEP, "maxtext", 1),
+    ),
+    _Rule(
+        ("saved a checkpoint at step",),
+        re.compile(r"saved a checkpoint at step (?P<step>\d{1,12})"),
+        _plain(Told.SCHEDULED, "maxtext", 1),
+    ),
+    _Rule(
+        ("Finished async_save",),
+        re.compile(r"Finished async_save .{0,600}/(?P<step>\d{1,12})(?:\D|$)"),
+        _plain(Told.SAVED, "maxtext", 1),
+    ),
+    _Rule(
+        ("restoring from this run",),
+        re.compile(r"restoring from this run's directory step (?P<step>\d{1,12})"),
+        _plain(Told.LOADED, "maxtext", 1),
+    ),
+    # Hugging Face Trainer
+    _Rule(
+        ("\u2501",),
+        re.compile(
+            r"Epoch (?P<epoch>\d{1,9})/\d{1,9} {1,8}[^\d]{1,200}(?P<done>\d{1,12})/(?P<total>\d{1,12}) "
+            r"(?P<clock>\d{1,6}:\d\d:\d\d) "
+        ),
+        _bar,
+    ),
+    _Rule(
+        ("Total optimization steps",),
+        re.compile(r"Total optimization steps = (?P<total>[\d,]{1,15})"),
+        _target,
+    ),
+    _Rule(("Running training",), re.compile(r"\*\*\*\*\* Running training"), _plain(Told.READY, "transformers")),
+    _Rule(
+        ("Running Evaluation",), re.compile(r"\*\*\*\*\* Running Evaluation"), _plain(Told.EVALUATING, "transformers")
+    ),
+    _Rule(("eval_runtime",), re.compile(r"'eval_runtime': "), _plain(Told.EVALUATED, "transformers")),
+    _Rule(
+        ("Saving model checkpoint",),
+        re.compile(r"Saving model checkpoint to \S{0,500}checkpoint-(?P<step>\d{1,12})"),
+        _plain(Told.SAVING, "transformers"),
+    ),
+    _Rule(
+        ("Loading model from",),
+        re.compile(r"Loading model from \S{0,500}checkpoint-(?P<step>\d{1,12})"),
+        _plain(Told.LOADING, "transformers"),
+    ),
+    _Rule(
+        ("Continuing training from global step",),
+        re.compile(r"Continuing training from global step (?P<step>\d{1,12})"),
+        _plain(Told.LOADED, "transformers"),
+    ),
+    _Rule(
+        ("Resuming training from checkpoint with",),
+        re.compile(r"Resuming training from checkpoint with .{0,40}global step (?P<step>\d{1,12})"),
+        _plain(Told.LOADED, "transformers"),
+    ),
+    _Rule(("train_runtime",), re.compile(r"'train_runtime': "), _plain(Told.FINISHED, "transformers")),
+    # nanoGPT
+    _Rule(
+        ("iter ",),
+        re.compile(r"^iter (?P<step>\d{1,12}): loss [^,]{1,30}, time (?P<ms>[\d.]{1,20})ms"),
+        lambda match, _: Progress(Told.STEP, "nanogpt", _count(match["step"]) + 1, (_real(match["ms"]) or 0.0) / 1000),
+    ),
+    # Any other
+    _Rule(
+        ("esum", "estor", "oaded", "tarting from"),
+        re.compile(
+            rf"\b(?:[Rr]esum\w{{1,4}}|[Rr]estor\w{{1,4}}|[Ll]oaded|[Ss]tarting) [^\n]{{0,300}}?\b{_IN_NAME}{_NUMBER}\b"
+        ),
+        _plain(Told.LOADED, "any"),
+    ),
+    _Rule(
+        ("heckpoint", "ckpt", "CHECKPOINT"),
+        re.compile(
+            rf"\b{_IN_NAME}{_NUMBER}\b[^\n]{{0,200}}?"
+            r"\b(?:(?P<done>saved|finalized|written|committed|complete[d]?|persisted)|(?P<start>saving|writing))\b"
+        ),
+        lambda match, text: _any_save(match, text),
+    ),
+    _Rule(
+        ("aved", "aving", "rote"),
+        re.compile(
+            r"\b(?:(?P<done>[Ss]aved|[Ww]rote)|(?P<start>[Ss]aving)) [^\n]{0,20}?"
+            rf"(?:checkpoint|ckpt|state)[^\n]{{0,300}}?{_IN_NAME}{_NUMBER}\b"
+        ),
+        lambda match, text: _any_save(match, text),
+    ),
+    _Rule(
+        ("step", "Step", "STEP", "iter", "Iter"),
+        re.compile(
+            r"(?:^|[\s\[|,({])[\"']?(?:global[_ ]?|train[_ ]?)?(?:step|Step|STEP|iteration|Iteration|iter|Iter)[\"']?"
+            r"[ :=#\[]{1,4}(?P<step>\d{1,12})(?:\s?/\s?\d{1,12})?(?=[\s,:;|\])}]|$)"
+        ),
+        _any_step,
+    ),
+)
+
+SIGNS: tuple[bytes, ...] = tuple(sorted({b"%|"} | {sign.encode() for rule in _RULES for sign in rule.signs}))
+"""One of them stands in every line that tells something."""
+
+
+def _any_save(match: re.Match[str], text: str) -> Progress | None:
+    if re.search(r"\b(?:checkpoint|ckpt)", text, re.I) is None:
+        return None
+    return Progress(Told.SAVED if match["done"] else Told.SAVING, "any", _count(match["step"]))
+
+
+def read_progress(text: str) -> list[tuple[Progress, str]]:
+    """What a line tells of the progress of training, each with the part of the line that tells it.
+
+    A line of a terminal is several, parted by carriage returns, and what is printed beside a bar stands behind it. Of a
+    bar the last state counts.
+    """
+    found: list[tuple[Progress, str]] = []
+    bar: tuple[Progress, str] | None = None
+    for part in text.split("\r", MOST_PARTS) if "\r" in text else (text,):
+        part = part[:LONGEST]
+        if "%|" in part and (match := _BAR.search(part)) is not None:
+            made = _bar(match, part)
+            end = part.find("]", match.end()) + 1
+            behind = part[end:] if end else ""
+            bar = made, part
+            part = behind
+        if (told := _read(part)) is not None:
+            found.append((told, part))
+    return found if bar is None else [bar, *found]
+
+
+def _read(text: str) -> Progress | None:
+    for rule in _RULES:
+        for sign in rule.signs:
+            if sign in text:
+                match = rule.pattern.search(text)
+                if match is not None and (made := rule.make(match, text)) is not None:
+                    return made
+                break
+    return None

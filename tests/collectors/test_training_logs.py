@@ -1,0 +1,144 @@
+"""Training logs without any instrumentation: steps, saves, loads and attempts as their lines tell them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerail.collectors.sources.launcher import LauncherSource
+from rerail.collectors.sources.progress_lines import Progress, Told, read_progress
+from rerail.server.core.facts import CheckpointMoment, Fact, RunStarted, Steps
+from rerail.server.core.fold import RunFold
+from rerail.server.core.view import RunView
+from tests.story import seconds_by_phase
+
+LOGS = Path(__file__).parent.parent / "corpus" / "training_logs"
+
+
+def facts_of(name: str) -> list[Fact]:
+    return list(LauncherSource(node="vm", run="r", log=LOGS / name, zone_seconds=0).finish(None).facts)
+
+
+def view_of(facts: list[Fact]) -> RunView:
+    fold = RunFold("r")
+    fold.add(facts)
+    return fold.view(max(fact.at for fact in facts))
+
+
+def told_by(text: str) -> Progress:
+    ((told, _),) = read_progress(text)
+    return told
+
+
+@pytest.mark.parametrize(
+    ("name", "framework", "high_water", "cause", "lost", "redone_from", "seconds"),
+    [
+        ("megatron.log", "megatron", 50, "gpu_oom", 20, 20,
+         {"initializing": 60, "loading": 40, "saving": 20, "recomputing": 70, "training": 170}),
+        ("torchtitan.log", "torchtitan", 40, "nccl_timeout", 10, 20,
+         {"initializing": 85, "loading": 15, "saving": 10, "recomputing": 28, "training": 88}),
+        ("deepspeed.log", "deepspeed", 40, "sigkill", 10, 20,
+         {"initializing": 100, "loading": 10, "saving": 12, "recomputing": 30, "training": 80}),
+        ("maxtext.log", "maxtext", 5, "unknown", 1, 3, {"initializing": 60, "recomputing": 12, "training": 20}),
+        ("transformers_5.24.log", "transformers", 30, "user_exception", 3, 16, {}),
+    ],
+)  # fmt: skip
+def test_a_log_of_a_framework_tells_its_attempts_and_where_the_time_went(
+    name: str, framework: str, high_water: int, cause: str, lost: int, redone_from: int, seconds: dict[str, float]
+):
+    facts = facts_of(name)
+    (started,) = [fact for fact in facts if isinstance(fact, RunStarted)]
+    assert started.framework == framework
+    view = view_of(facts)
+    (incident,) = view.incidents
+    assert incident.verdict.cause == cause
+    assert (incident.attempts, incident.lost_steps) == ((0,), lost)
+    assert view.high_water_step == high_water
+    (rollback,) = view.rollbacks
+    assert (rollback.attempt, rollback.to_step) == (1, redone_from)
+    assert view.data_quality.contradictions == () or name == "torchtitan.log"
+    told = seconds_by_phase(view)
+    assert {phase: told.get(phase) for phase in seconds} == seconds
+
+
+def test_the_bars_of_a_real_run_are_read_to_a_tenth_of_a_second():
+    """The instants are those of the run itself, kept by a callback of it: the ends of steps 8, 19, 24 and 30."""
+    steps = [fact for fact in facts_of("transformers_5.24.log") if isinstance(fact, Steps)]
+    ends = {}
+    for fact in steps:
+        ends[fact.restart, fact.first_step + fact.step_count - 1] = (fact.start + sum(fact.durations_us) * 1000) / 1e9
+    base = 1795998800.0
+    assert ends[0, 8] - base == pytest.approx(88.27, abs=0.1)
+    assert ends[0, 19] - base == pytest.approx(91.18, abs=0.1)
+    assert ends[1, 24] - base == pytest.approx(106.44, abs=0.1)
+    assert ends[1, 30] - base == pytest.approx(107.98, abs=0.1)
+    assert sum(fact.step_count for fact in steps if fact.restart == 0) == 19
+
+
+def test_an_asynchronous_save_is_captured_first_and_durable_later():
+    moments = [(fact.step, fact.stage.value, fact.at % 10**12 // 10**9) for fact in facts_of("nemo.log")
+               if isinstance(fact, CheckpointMoment)]  # fmt: skip
+    assert [each[:2] for each in moments] == [(3, "captured"), (3, "durable")]
+    assert moments[1][2] - moments[0][2] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "step", "seconds"),
+    [
+        (" iteration       10/  500000 | consumed samples: 2560 | elapsed time per iteration (ms): 5000.0 |",
+         Told.STEP, 10, 5.0),
+        ("iter 250: loss 3.1122, time 412.53ms, mfu 31.20%", Told.STEP, 251, 0.41253),
+        ("steps: 40 loss: 4.2211 iter time (s): 1.250 samples/sec: 12.8", Told.STEP, 40, 1.25),
+        ("Epoch 1:  30%|███       | 30/100 [00:15<00:35,  2.00it/s, v_num=0, train_loss=0.5]", Told.STEP, 130, None),
+        ("Epoch 0: : 1%| | 100/9999 [02:00<3:18:00, reduced_train_loss=6.1, global_step=99.00, consumed_samples=1, "
+         "train_step_timing in s=1.20]", Told.STEP, 100, 1.2),
+        ("Epoch 1/2  ━━━━━━━━━╸          5/10 0:00:01 • 0:00:02 4.72it/s train_loss: 0.009", Told.STEP, 15, None),
+        ("[train] cycle=0 step=5 loss=0.12", Told.STEP, 5, None),
+        ("Step 510, Loss: 3.1416, Wall: 190s, Restarts: 1", Told.STEP, 510, None),
+        ("train | step 1200/50000 | loss 2.31 | step_time: 512.0 ms | lr 3e-4", Told.STEP, 1200, 0.512),
+        ('{"step": 77, "loss": 1.25, "tokens_per_sec": 100}', Told.STEP, 77, None),
+        ("[train] checkpoint step 15 finalized", Told.SAVED, 15, None),
+        ("Saved checkpoint to /ckpt/step_900", Told.SAVED, 900, None),
+        ("[train] rank=1 cycle=1 resumed from step 10", Told.LOADED, 10, None),
+        ("Restoring states from the checkpoint path at runs/step=800.ckpt", Told.LOADED, 800, None),
+        ("restoring from this run's directory step 2", Told.LOADED, 3, None),
+    ],
+)  # fmt: skip
+def test_a_line_of_progress_is_read(text: str, told: Told, step: int, seconds: float | None):
+    found = told_by(text)
+    assert (found.told, found.step) == (told, step)
+    if seconds is not None:
+        assert found.seconds == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Gradient Accumulation steps = 4, loss scale 1",
+        "warmup_steps: 2000, lr: 0.1",
+        "save_interval=500 loss=mse",
+        "RuntimeError: injected exception at step 7",
+        "Step 3: install the package",
+        "loss is NaN at step 100",
+        "INJECTING FAULT at step 100! type=oom",
+        "val step 10 loss 3.3",
+        "",
+    ],
+)
+def test_a_setting_and_an_error_are_no_progress(text: str):
+    assert [told for told, _ in read_progress(text) if told.told is Told.STEP] == []
+
+
+@given(
+    st.text(
+        st.sampled_from("step iteration=:/|[]%0123456789.,<\r checkpoint saved loss \x1b\0é"), max_size=300
+    )
+)  # fmt: skip
+def test_whatever_a_line_holds_it_is_read_or_passed_over(text: str):
+    for told, part in read_progress(text):
+        assert isinstance(told.told, Told)
+        assert part in text
+        assert told.step is None or told.step >= 0
