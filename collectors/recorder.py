@@ -343,6 +343,17 @@ class Recorder:
         except Exception:
             self._count_loss()
 
+    def passed(self, phase: str, seconds: float) -> None:
+        """This rank was in `phase` during the `seconds` before now: for what is worth telling only when it was long."""
+        try:
+            now = _now()
+            start, end = self._wall(now - max(0, int(seconds * 1e9))), self._wall(now)
+            self._span_count += 1
+            span = f"{self.emitter.rpartition('/')[2]}-{self._span_count}"
+            self._state("phase", phase=phase, start=start, end=end, span=span, at=end)
+        except Exception:
+            self._count_loss()
+
     def mark(self, stage: str, *, by: str | None = None, text: str | None = None) -> None:
         """A moment of a recovery this rank leads or sees: noticed, aborting, …"""
         self._state("recovery_mark", stage=stage, by=by, text=text)

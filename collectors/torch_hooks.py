@@ -4,10 +4,14 @@
     count_steps(recorder, optimizer)             # every optimizer.step() is a completed step
     with observe_checkpoints(recorder):          # torch.distributed.checkpoint.save, async_save and load
         ...
+    for batch in watch_data(recorder, loader):   # waits for data that are longer than a tenth of a second
+        ...
+    observe_compile(recorder)                    # torch.compile, first and again
 
 Rules
 - torch is imported inside the functions: importing this file needs the base install only.
 - What torch is asked to do is done whatever happens to the recording, and its exceptions pass unchanged.
+- What torch compiles while steps go on is `overhead:compile`; while bring-up lasts it is part of that.
 - A checkpoint's step is the last number in the last part of its path, else the last step the recorder knows.
 - A save is durable when `save` returned, or when the future of `async_save` is done without an exception.
 - Rank 0 states the stages of a checkpoint; every rank states the phases that block it.
@@ -16,14 +20,17 @@ Rules
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rerail.collectors.recorder import Recorder
 
 if TYPE_CHECKING:
     import torch
+
+T = TypeVar("T")
 
 
 def count_steps(recorder: Recorder, optimizer: torch.optim.Optimizer | None = None) -> Callable[[], None]:
@@ -39,6 +46,44 @@ def count_steps(recorder: Recorder, optimizer: torch.optim.Optimizer | None = No
         else optimizer.register_step_post_hook(completed)
     )
     return handle.remove
+
+
+def watch_data(recorder: Recorder, loader: Iterable[T], at_least: float = 0.1) -> Iterator[T]:
+    """The batches of a loader; a wait for one of at least so many seconds is stated as `data_wait`."""
+    batches = iter(loader)
+    while True:
+        began = time.monotonic()
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        waited = time.monotonic() - began
+        if waited >= at_least:
+            recorder.passed("data_wait", waited)
+        yield batch
+
+
+def observe_compile(recorder: Recorder, at_least: float = 0.1) -> Callable[[], None]:
+    """State compilations of `torch.compile` of at least so many seconds. Gives what removes the hooks."""
+    from torch._dynamo.callback import callback_handler
+
+    began: list[float] = []
+
+    def starts(*_: object) -> None:
+        began.append(time.monotonic())
+
+    def ends(*_: object) -> None:
+        if began and (took := time.monotonic() - began.pop()) >= at_least and not began:
+            recorder.passed("overhead:compile", took)
+
+    callback_handler.register_start_callback(starts)
+    callback_handler.register_end_callback(ends)
+
+    def remove() -> None:
+        callback_handler.remove_start_callback(starts)
+        callback_handler.remove_end_callback(ends)
+
+    return remove
 
 
 @contextmanager

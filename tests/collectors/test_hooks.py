@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -210,3 +210,40 @@ def stages(directory: Path) -> list[tuple[int, str, str | None]]:
         for fact in read_all(directory)
         if isinstance(fact, CheckpointMoment)
     ]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_long_waits_for_data_and_compilations_are_told_and_short_ones_are_not(
+    make_recorder: Callable[..., Recorder], tmp_path: Path
+) -> None:
+    import torch
+
+    from rerail.collectors.torch_hooks import observe_compile, watch_data
+
+    recorder = make_recorder(rank=0)
+    recorder.ready()
+
+    def loader() -> Iterator[int]:
+        for batch in range(4):
+            time.sleep(0.15 if batch == 2 else 0)
+            yield batch
+
+    assert list(watch_data(recorder, loader())) == [0, 1, 2, 3]
+
+    def slowly(graph: Any, _inputs: object) -> Any:
+        time.sleep(0.2)
+        return graph.forward
+
+    remove = observe_compile(recorder)
+    compiled = torch.compile(lambda value: value * 2 + 1, backend=slowly)
+    assert compiled(torch.ones(2)).tolist() == [3.0, 3.0]
+    assert compiled(torch.ones(2)).tolist() == [3.0, 3.0]
+    remove()
+    told = {}
+    for fact in read_all(tmp_path):
+        if isinstance(fact, PhaseSpan) and fact.end is not None and fact.start is not None:
+            told[fact.phase.value, fact.name] = fact.end - fact.start
+    assert set(told) == {("initializing", None), ("data_wait", None), ("overhead", "compile")}
+    assert 0.15e9 <= told["data_wait", None] < 0.5e9
+    assert told["overhead", "compile"] >= 0.2e9
