@@ -215,6 +215,23 @@ def _add_configs(commands: argparse._SubParsersAction) -> None:
 
 
 def _add_knowledge(commands: argparse._SubParsersAction) -> None:
+    changes = _reading(commands, "changes", "recovery settings that changed, newest first", "changes:show_changes")
+    changes.add_argument("--run", dest="run_id", help="those that took effect in this run")
+    changes.add_argument("--knob", help="those of this knob, such as heartbeat_timeout")
+    changes.add_argument("--unexplained", action="store_true", help="only those of which nobody said why")
+    changes.add_argument("--limit", type=int, default=50)
+
+    change = _reading(commands, "change", "one change; with a flag, what you say of it", "changes:change")
+    change.add_argument("change_id", metavar="ID")
+    says = change.add_mutually_exclusive_group()
+    says.add_argument("--explain", metavar="WHY", help="why it was changed")
+    says.add_argument("--link", metavar="KIND:ID", help="incident:ID or problem:ID that argued for it")
+    says.add_argument("--undo", metavar="ACTION", type=int, help="the action of this number never was")
+    change.add_argument("--changed-by", help="with --explain: who changed it")
+    change.add_argument("--author", help="who says so")
+    change.add_argument("--url", help="ask this server instead of the database")
+    change.add_argument("--token", help="token of that server")
+
     note = _reading(commands, "note", "write a note, list those on a subject, or change one", "knowledge:note")
     note.add_argument("subject", metavar="SUBJECT", help="incident:ID, run:ID, problem:ID, node:ID, or note-12")
     note.add_argument("text", nargs="?", metavar="TEXT", help="Markdown; - reads it; without it, notes are listed")

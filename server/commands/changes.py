@@ -1,0 +1,118 @@
+"""`rerail changes` and `rerail change`: the change ledger in a terminal.
+
+`change` with a flag writes down what somebody says of a change, at a server where one is named, else into the database.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from rerail.server.api.config_answers import change_answer, change_page_answer
+from rerail.server.commands import opened_store, settings_of
+from rerail.server.commands.asking import ask_server
+from rerail.server.commands.problems import _who
+from rerail.server.commands.showing import _print_json, _print_table
+from rerail.server.config_changes import ChangeDesk
+from rerail.server.core.report import iso
+from rerail.server.errors import RefusedRequestError, RerailError
+from rerail.server.queries import Queries
+
+
+def show_changes(parsed: argparse.Namespace) -> int:
+    """The ledger, newest first."""
+    with opened_store(settings_of(parsed)) as store:
+        page = Queries(store).configs.changes(parsed.run_id, parsed.knob, None, parsed.unexplained, 0, parsed.limit)
+    answer: dict[str, Any] = change_page_answer(page)
+    if parsed.json:
+        _print_json(answer)
+        return 0
+    if not page.rows:
+        print("No recovery setting changed.")
+        return 0
+    _print_table(
+        ("WHEN", "RUN", "WHAT", "WHY", "CHANGE"),
+        [
+            (
+                (iso(row.change.at) or "")[:19],
+                row.change.run_id,
+                "; ".join(_what(each) for each in told["knobs"]) or "told for the first time",
+                row.said.reason or "nobody said",
+                row.change.change_id,
+            )
+            for row, told in zip(page.rows, answer["changes"], strict=True)
+        ],
+    )
+    if page.total > len(page.rows):
+        print(f"{page.total - len(page.rows)} more; see --limit")
+    return 0
+
+
+def change(parsed: argparse.Namespace) -> int:
+    """One change, or what somebody says of it."""
+    said = _said(parsed)
+    settings = settings_of(parsed)
+    url = str(parsed.url or settings.url or "").rstrip("/")
+    try:
+        if url:
+            path = f"{url}/api/v1/configs/changes/{quote(parsed.change_id, safe='')}"
+            done: Mapping[str, Any] = (
+                ask_server("GET", path, settings.token)
+                if said is None
+                else ask_server("POST", f"{path}/actions", settings.token, said)
+            )
+        else:
+            with opened_store(settings) as store:
+                if said is not None:
+                    ChangeDesk(store).say(parsed.change_id, said)
+                done = change_answer(Queries(store).configs.change(parsed.change_id))
+    except RefusedRequestError as error:
+        raise RerailError(f"{error.message}. {error.hint}") from None
+    if parsed.json:
+        _print_json(done)
+    else:
+        _print_change(done)
+    return 0
+
+
+def _said(parsed: argparse.Namespace) -> Mapping[str, object] | None:
+    said: dict[str, object] = {}
+    if parsed.explain is not None:
+        said |= {"action": "explain", "reason": parsed.explain}
+        if parsed.changed_by:
+            said["changed_by"] = parsed.changed_by
+    elif parsed.link is not None:
+        kind, _, target = parsed.link.partition(":")
+        said |= {"action": "link", "target_kind": kind, "target": target}
+    elif parsed.undo is not None:
+        said |= {"action": "undo", "undoes": parsed.undo}
+    else:
+        return None
+    author = parsed.author or _who()
+    return said | ({"author": author} if author else {})
+
+
+def _what(knob: Mapping[str, Any]) -> str:
+    return f"{knob['name']} {_value(knob['old'])} → {_value(knob['new'])}"
+
+
+def _value(side: object) -> str:
+    value = side.get("value") if isinstance(side, Mapping) else side
+    return "unknown" if value is None else str(value)
+
+
+def _print_change(done: Mapping[str, Any]) -> None:
+    print(f"{done['change_id']}: {done['before']} → {done['after']} in {done['run_id']}, attempt {done['attempt']}")
+    print(f"took effect {done['at'][:19]}")
+    for each in done["knobs"]:
+        print(f"  {_what(each)}")
+    by = f", changed by {done['changed_by']}" if done["changed_by"] else ""
+    print(f"why: {done['reason'] or 'nobody said'}{by}")
+    for link in done["links"]:
+        print(f"argued for by {link['kind']} {link['id']} (action {link['action']})")
+    for action in done["actions"]:
+        undone = " [undone]" if action["action_id"] in done["undone"] else ""
+        who = f" by {action['author']}" if action["author"] else ""
+        print(f"{action['action_id']}  {action['at'][:19]}  {action['kind']}{who}: {action['reason'] or ''}{undone}")
