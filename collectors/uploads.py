@@ -16,6 +16,7 @@ from enum import StrEnum
 
 from rerail.collectors.masking import masked
 from rerail.collectors.plain_text import Piece, evidence_of_text, is_kernel_log
+from rerail.collectors.sources.encodings import text_bytes
 from rerail.server.core.codec import EARLIEST_INSTANT, LATEST_INSTANT
 from rerail.server.core.flight_recorder.dump import dump_of, is_dump, is_side_car, rank_in, side_car_of
 from rerail.server.core.flight_recorder.json_text import looks_like_json, read_json
@@ -65,6 +66,7 @@ def understood(name: str, content: bytes, rank: int | None = None) -> Understood
             content = _unpacked(content)
         except (zlib.error, ValueError) as error:
             return Understood(Kind.UNKNOWN, refused=(f"it is gzip that cannot be unpacked: {error}",))
+    content = text_bytes(content)
     if not content.strip():
         return Understood(Kind.UNKNOWN, refused=("the file is empty",))
     whose = rank if rank is not None else rank_in(name.removesuffix(".gz"))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 
 from rerail.collectors.masking import masked
 from rerail.server.core.codec import canonical
@@ -59,6 +59,8 @@ class AttemptState:
     group_rank: int | None = None
     group_ranks: dict[str, int] = field(default_factory=dict)
     """Process id of a launcher → the place of its node; several where the log of several nodes is one."""
+    rank_offsets: list[int] = field(default_factory=list)
+    """Rank minus local rank, as tables of launchers told; several where the log of several nodes is one."""
     last_at: int | None = None
     ended_at: int | None = None
     last_exit_at: int | None = None
@@ -79,6 +81,11 @@ class AttemptState:
     """Lines of this log that are no text."""
     unreadable_told: int = 0
     is_over: bool = False
+    restarts_left: int | None = None
+    """After the last restart that the launcher announced with their number."""
+    most_restarts: int | None = None
+    last_words: str = ""
+    """Why the launcher will not restart, where it says so."""
     iterations: dict[str, int] = field(default_factory=dict)
     """Rank → in-process iteration it is in; empty while no in-process line was seen in this attempt."""
     last_iteration: int = 0
@@ -191,12 +198,15 @@ class Attempts:
         """The first byte of the line that is being taken."""
         return self._offset
 
-    def next_where_untold(self, at: int) -> None:
+    def next_where_untold(self, at: int, *, is_launchers: bool = False) -> None:
         """Workers did something at `at`. Without `LOGLEVEL=INFO` torchrun says nothing between two attempts.
 
         What comes a second after a death, or ends another process, belongs to the attempt that followed at once.
         """
         state = self.state
+        if state.is_over and is_launchers and state.last_exit_at is not None and at > state.last_exit_at:
+            self.begin(at, state.attempt + 1)  # launched once more, into the same log
+            return
         if state.launcher == "ft_launcher" or MarkStage.RENDEZVOUS_STARTED.value in state.told or state.is_over:
             return
         last = state.last_exit_at
@@ -226,6 +236,8 @@ class Attempts:
         """A worker process ended. Said twice, it counts once."""
         state = self.state
         key = str(process)
+        if key in state.exits and state.exits[key][1] is None and rank is not None:
+            state.exits[key][1] = rank  # for the exit codes of the attempt; the exit itself was stated
         if key in state.exits or key in state.past_processes:
             return
         if rank is None:
@@ -257,15 +269,22 @@ class Attempts:
         if outcome is Outcome.COMPLETED or self._job is None:
             self._state(RunEnded, at, outcome=outcome, reason=reason)
 
+    def why_over(self, words: str) -> str:
+        """Why the run is over: `words`, what the launcher said, and that restarts are spent where it counts them."""
+        state = self.state
+        spent = f"all {state.most_restarts} restarts are spent" if state.restarts_left == 0 else ""
+        return "; ".join(filter(None, (words, state.last_words, spent)))[:1000]
+
     # --- evidence --------------------------------------------------------------------------------------------------
 
     def evidence(
         self, at: int | None, source: str, text: str, *, rank: int | None = None, local_rank: int | None = None,
-        code: str | None = None, iteration: int | None = None, node: str | None = None, **attributes: str,
+        code: str | None = None, iteration: int | None = None, node: str | None = None,
+        is_always_kept: bool = False, **attributes: str,
     ) -> None:  # fmt: skip
         """A piece of evidence; without a stamp it waits for the next."""
         state = self.state
-        if not self._has_room(f"{source} {code} {text}"):
+        if not is_always_kept and not self._has_room(f"{source} {code} {text}"):
             return
         if rank is None and local_rank is not None:
             rank = self.rank_of(local_rank)
@@ -341,7 +360,32 @@ class Attempts:
             return None
         if group and state.ranks_per_node:
             return group * state.ranks_per_node + local_rank
-        return local_rank if group == 0 or state.node_count in (None, 1) else None
+        if group == 0 or state.node_count == 1:
+            return local_rank
+        return local_rank + state.rank_offsets[0] if len(state.rank_offsets) == 1 else None
+
+    def pair(self, rank: int, local_rank: int) -> None:
+        """A launcher told both ranks of one of its workers: all of its node lie as far apart."""
+        offsets = self.state.rank_offsets
+        if rank - local_rank not in offsets and len(offsets) < 4:
+            offsets.append(rank - local_rank)
+
+    def with_ranks(self) -> list[Fact]:
+        """The facts, with global ranks also where the log told only later how to work them out."""
+        return [self._with_rank(fact) for fact in self.facts]
+
+    def _with_rank(self, fact: Fact) -> Fact:
+        if isinstance(fact, (Evidence, Exit)) and fact.rank is None and fact.local_rank is not None:
+            rank = self.rank_of(fact.local_rank)
+            return fact if rank is None else replace(fact, rank=rank)
+        if isinstance(fact, AttemptEnded) and not fact.exit_codes:
+            codes = {
+                each.rank: each.exit_code
+                for each in map(self._with_rank, (one for one in self.facts if isinstance(one, Exit)))
+                if isinstance(each, Exit) and each.rank is not None and each.restart == fact.restart
+            }
+            return replace(fact, exit_codes=tuple(sorted(codes.items())))
+        return fact
 
     def finish(self) -> None:
         """The log ends here for good: what waits for a stamp gets the last there was."""

@@ -27,6 +27,7 @@ from rerail.collectors.source import Polled, SourceDown
 from rerail.collectors.sources.attempts import Attempts, AttemptState
 from rerail.collectors.sources.cycle_info import BrokenFile, CycleInfo, broken_fact, cycle_facts, read_cycle_infos
 from rerail.collectors.sources.launcher_log import LauncherLog
+from rerail.collectors.sources.line_wrappings import Pieces
 from rerail.collectors.sources.log_lines import LocalClock
 from rerail.collectors.sources.progress import ProgressLog, ProgressState
 from rerail.collectors.sources.tail import fingerprint, last_part, whole_lines
@@ -109,9 +110,14 @@ class LauncherSource:
         state = AttemptState.from_plain(kept.get("state", {}))
         attempts = self._attempts(state, f"launcher/{self._node[:120]}/{mark}")
         progress = ProgressLog(attempts, clock, ProgressState.from_plain(kept.get("progress", {})))
-        log = LauncherLog(attempts, clock, Tracebacks(kept.get("tracebacks")), kept.get("block", ""), progress)
+        log = LauncherLog(
+            attempts, clock, Tracebacks(kept.get("tracebacks")), kept.get("block", ""), Pieces(kept.get("pieces")),
+            progress,
+        )  # fmt: skip
         if kept["offset"] == 0 and self._command:
-            log.argument_words(self._command)
+            nodes = os.environ.get("PET_NNODES")  # torchrun takes its settings from there where no flag says them
+            is_told = nodes is None or any(word.startswith("--nnodes") for word in self._command)
+            log.argument_words(self._command if is_told else (*self._command, f"--nnodes={nodes}"))
         offset = begin = kept["offset"]
         for first, line, following in whole_lines(path, begin):
             log.take(line, first)
@@ -129,6 +135,7 @@ class LauncherSource:
             "mark": mark, "offset": offset, "zone": clock.zone_seconds, "year": clock.year,
             "state": state.to_plain(), "tracebacks": log.tracebacks.open, "block": log.block,
             "progress": asdict(progress.state),
+            "pieces": log.pieces.waiting,
         }  # fmt: skip
         return attempts.facts
 

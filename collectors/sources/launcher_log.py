@@ -9,20 +9,33 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+from collections.abc import Iterator
 
 from rerail.collectors.masking import masked, masked_arguments
 from rerail.collectors.sources import nvrx_lines as nvrx
 from rerail.collectors.sources import torchrun_lines as torchrun
 from rerail.collectors.sources.attempts import Attempts
-from rerail.collectors.sources.log_lines import Line, LocalClock, read_line, universal_instant, why_broken
+from rerail.collectors.sources.going_on import GoingOn, is_announced, is_done, number_in
+from rerail.collectors.sources.line_prefixes import Labels
+from rerail.collectors.sources.line_wrappings import Pieces, unwrapped
+from rerail.collectors.sources.log_lines import (
+    Line,
+    LocalClock,
+    read_line,
+    read_record,
+    universal_instant,
+    why_broken,
+)
 from rerail.collectors.sources.progress import ProgressLog
-from rerail.collectors.sources.telling import is_telling
-from rerail.collectors.sources.tracebacks import Tracebacks
-from rerail.server.core.facts import Initiator, MarkStage, Outcome
+from rerail.collectors.sources.telling import is_telling, may_be_telling
+from rerail.collectors.sources.tracebacks import HEAD, Tracebacks
+from rerail.server.core.facts import TRAINED_ON, TRAINING_DONE, Initiator, MarkStage, Outcome
 
 COMMAND_LINE = re.compile(
     r"^(?:# CMD:|\++) (?P<command>.*(?:ft_launcher|fault_tolerance\.launcher|torchrun|torch\.distributed).*)$"
 )
+EXIT_LINE = re.compile(r"^# EXIT rc=(?P<codes>.{1,10000})")
+EXIT_CODE = re.compile(r"(?<![\w.])-?\d{1,5}(?![\w.])")
 ARGUMENT = re.compile(r"^--(?P<name>[\w-]+)(?:=(?P<value>.*))?$")
 RECOVERY_ARGUMENTS = frozenset(
     {
@@ -46,38 +59,105 @@ class LauncherLog:
         clock: LocalClock,
         tracebacks: Tracebacks,
         block: str = "",
+        pieces: Pieces | None = None,
         progress: ProgressLog | None = None,
     ) -> None:
         self.attempts = attempts
         self.progress = progress
+        self.pieces = pieces or Pieces()
+        """Lines of which more must come. Part of the cursor."""
+        self.labels = Labels()
+        self.going_on = GoingOn()
+        self.before = b""
+        """The physical line before the one that is taken."""
+        self.looks_back = 4
+        """So often a reader may still look back before a traceback."""
+        self._is_announced = False
+        self._offset = 0
+        self.prefix = b""
+        """What the place of the log says of every line, as if it stood before it."""
         self.clock = clock
         self.tracebacks = tracebacks
         self.block = block
         """`config` or `result` inside a block of settings that is printed line by line; `table`, with the rank and
         local rank of its last entry, in the final one. Part of the cursor."""
 
-    def take_worker(self, raw: bytes, offset: int) -> None:
-        """One line of a log that holds the output of workers alone."""
+    def told(self) -> int:
+        """How much was stated so far or is open: it grows where a line said something."""
+        open_ones = len(self.tracebacks.open) + len(self.pieces.waiting)
+        return len(self.attempts.facts) + len(self.attempts.state.held) + open_ones
+
+    def _lines(self, raw: bytes, offset: int) -> Iterator[Line]:
+        """What a physical line holds: nothing where more of it must come, several where it is a record of several."""
         self.attempts.at_line(offset)
+        self._offset = offset
         if broken := why_broken(raw):
             self.attempts.unreadable(broken)
-        line = read_line(raw, self.clock)
+        whole = self.pieces.cri(raw)
+        if whole is None:
+            return
+        record = unwrapped(whole)
+        if record is None:
+            yield read_line(self.prefix + whole, self.clock, self.labels)
+        elif (record := self.pieces.docker(record)) is not None:
+            yield from read_record(record, self.clock, self.labels, self.prefix.decode())
+        self.before = raw
+
+    def passes(self, raw: bytes) -> None:
+        """A line that is only looked at for how far its process has come."""
+        line = read_line(self.prefix + raw, self.clock, self.labels)
+        number = number_in(line.text)
+        if number is not None:
+            self.going_on.passed(line.stream, number)
+
+    def take_worker(self, raw: bytes, offset: int) -> None:
+        """One line of a log that holds the output of workers alone."""
+        for line in self._lines(raw, offset):
+            if not self._goes_on(line):
+                self._take_worker(line)
+
+    def take(self, raw: bytes, offset: int) -> None:
+        """One line that begins at byte `offset`."""
+        for line in self._lines(raw, offset):
+            is_progress = self.progress is not None and self.progress.take(raw, line)
+            if self._goes_on(line):
+                continue
+            if not is_progress or (may_be_telling(raw) and is_telling(line.text)):
+                self._take(line)
+            elif line.at is not None:
+                self.block = ""
+                self.attempts.heard(line.at)
+
+    def _goes_on(self, line: Line) -> bool:
+        """Whether a line says that errors before it were not the end; it is evidence then, and nothing else."""
+        attempt = self.attempts.state.attempt
+        code = None
+        if "raining" in line.text or "RAINING" in line.text:
+            code = TRAINING_DONE if self.attempts.state.evidence_count and is_done(line.text) else None
+        if code is None and self.going_on.waiting and self.going_on.takes(line, self._offset, attempt):
+            code = TRAINED_ON
+        if code is None:
+            return False
+        if line.at is not None:
+            self.attempts.heard(line.at)
+        self.attempts.evidence(
+            line.at, "log", line.text[:1000], rank=line.rank, local_rank=line.local_rank, code=code, node=line.host,
+            is_always_kept=True,
+        )  # fmt: skip
+        return True
+
+    def _erred(self, line: Line, is_announced: bool) -> None:
+        attempt = self.attempts.state.attempt
+        self.going_on.erred(line.stream, self._offset, attempt, is_announced=is_announced)
+
+    def _take_worker(self, line: Line) -> None:
         if line.speaker == "cpp":
             self._cpp(line)
         elif line.at is None or line.speaker in ("logger", "plain", "rank") or nvrx.IN_PROCESS.match(line.text):
             self._plain(line)
 
-    def take(self, raw: bytes, offset: int) -> None:
-        """One line that begins at byte `offset`."""
-        self.attempts.at_line(offset)
-        if broken := why_broken(raw):
-            self.attempts.unreadable(broken)
-        line = read_line(raw, self.clock)
+    def _take(self, line: Line) -> None:
         if self.block and self._in_block(line):
-            return
-        if self.progress is not None and self.progress.take(raw, line) and not is_telling(line.text):
-            if line.at is not None:
-                self.attempts.heard(line.at)
             return
         if event := nvrx.profiling(line.text):
             self.clock.calibrate(_stamp_of(line.raw) or event.time, event.time)
@@ -90,7 +170,7 @@ class LauncherLog:
         if line.at is not None:
             if line.speaker == "torchrun" and (torchrun.CLOSING.match(line.text) or torchrun.EXIT.search(line.text)):
                 self._learn(line)
-                self.attempts.next_where_untold(line.at)
+                self.attempts.next_where_untold(line.at, is_launchers=True)
             if line.speaker == "cpp":
                 self.attempts.next_where_untold(line.at - A_SECOND)
             self.attempts.heard(line.at)
@@ -141,6 +221,8 @@ class LauncherLog:
             self._exit(match, at, line)
         elif match := nvrx.GROUP.search(text):
             attempt = int(match["most"]) - int(match["left"])
+            attempts.state.restarts_left = int(match["left"]) - 1
+            attempts.state.most_restarts = int(match["most"])
             attempts.mark(MarkStage.NOTICED, at, by, text[:1000], attempt)
         elif nvrx.ANY_GROUP.search(text) or nvrx.PEER.search(text):
             attempts.mark(MarkStage.NOTICED, at, by, text[:1000])
@@ -167,6 +249,8 @@ class LauncherLog:
             self._nested(match, at)
         elif match := nvrx.IN_PROCESS.match(text):
             self._in_process(match, at, has_restart_line=True)
+        elif torchrun.GROUP_FAILED.search(text):
+            attempts.end_run(at, Outcome.FAILED, attempts.why_over("no restart was left"))
         elif torchrun.GROUP_SUCCEEDED.search(text):
             attempts.end(at, Outcome.COMPLETED)
         elif torchrun.DONE.search(text):
@@ -185,13 +269,18 @@ class LauncherLog:
             attempts.exit(at, int(match["local"]), int(match["code"]), int(match["pid"]), int(match["rank"]))
         if nvrx.TELLING.search(text) or (line.level in SERIOUS and is_telling(text)):
             source = "torchrun" if line.speaker == "torchrun" else "nvrx"
-            attempts.evidence(at, source, text, rank=line.rank, local_rank=line.local_rank)
+            attempts.evidence(at, source, text, rank=line.rank, local_rank=line.local_rank, node=line.host)
+        if match := nvrx.NO_RESTART.search(text) or nvrx.EARLY_END.search(text):
+            attempts.state.last_words = masked(match.group())[:300]
+        if nvrx.NO_RESTART.search(text) and line.speaker == "nvrx":
+            attempts.end_run(at, Outcome.FAILED, attempts.why_over(""))
         if nvrx.AGENT_OK in text:
             attempts.end_run(at, Outcome.COMPLETED)
         elif match := nvrx.AGENT_EXIT.search(text):
             code = int(match["code"])
             outcome = Outcome.FAILED if code else Outcome.COMPLETED
-            attempts.end_run(at, outcome, f"the launcher ended with exit code {code}" if code else None)
+            words = attempts.why_over(f"the launcher ended with exit code {code}") if code else None
+            attempts.end_run(at, outcome, words)
 
     def _exit(self, match: re.Match[str], at: int, line: Line) -> None:
         attempts = self.attempts
@@ -201,7 +290,9 @@ class LauncherLog:
             return
         rank = attempts.rank_of(local, line.process)
         attempts.exit(at, local, code, process, rank)
-        attempts.evidence(at, "torchrun", line.text, rank=rank, local_rank=local, code=f"exitcode {code}")
+        attempts.evidence(
+            at, "torchrun", line.text, rank=rank, local_rank=local, code=f"exitcode {code}", node=line.host
+        )
         attempts.mark(MarkStage.NOTICED, at, state.launcher or "torchrun", line.text[:1000])
 
     def _rendezvous_begins(self, at: int, by: str) -> None:
@@ -228,8 +319,9 @@ class LauncherLog:
     def _cpp(self, line: Line) -> None:
         if line.level in ("ERROR", "FATAL") or is_telling(line.text):
             self.attempts.evidence(
-                line.at, "stderr", f"{line.file}: {line.text}"[:4000], rank=line.rank, local_rank=line.local_rank
-            )
+                line.at, "stderr", f"{line.file}: {line.text}"[:4000], rank=line.rank, local_rank=line.local_rank,
+                node=line.host,
+            )  # fmt: skip
 
     # --- lines without a stamp -------------------------------------------------------------------------------------
 
@@ -237,6 +329,8 @@ class LauncherLog:
         attempts = self.attempts
         if match := COMMAND_LINE.match(line.raw):
             self.arguments(match["command"])
+        elif match := EXIT_LINE.match(line.raw):
+            self._command_ended(match["codes"])
         elif match := nvrx.IN_PROCESS.match(line.text):
             at = attempts.state.last_at
             if at is not None:
@@ -245,16 +339,22 @@ class LauncherLog:
             self.tracebacks.take(line.stream, line.text)
             self.block = "table"
         elif ended := self.tracebacks.take(line.stream, line.text):
+            self._erred(line, self._is_announced)
             if not torchrun.NOT_TELLING.search(ended.last):
                 prefix = f"{line.stream[line.stream.index('[rank') :]}: " if "[rank" in line.stream else ""
                 attempts.evidence(
                     None, "stderr", prefix + ended.last, rank=line.rank, local_rank=line.local_rank,
                     code=ended.last.partition(":")[0].rpartition(".")[2][:200], frame=ended.frame,
-                    own_frame=ended.own_frame, through=ended.through,
+                    own_frame=ended.own_frame, through=ended.through, node=line.host,
                 )  # fmt: skip
         elif self.tracebacks.inside(line.stream):
-            return
+            if HEAD in line.text:
+                told_before = read_line(self.prefix + self.before, self.clock, self.labels)
+                announced = line.text.partition(HEAD)[0] + "\n" + (told_before.level or "") + " " + told_before.text
+                self._is_announced = is_announced(announced)
         elif is_telling(line.text):
+            if line.source != "kernel":
+                self._erred(line, is_announced=True)
             attempts.evidence(
                 line.at,
                 line.source,
@@ -262,8 +362,20 @@ class LauncherLog:
                 rank=line.rank,
                 local_rank=line.local_rank,
                 code=line.code,
-                node=line.node if line.source == "kernel" else None,
+                node=line.node if line.source == "kernel" and line.node else line.host,
             )
+
+    def _command_ended(self, told: str) -> None:
+        """A wrapper's last line: how the commands ended that it had started."""
+        state = self.attempts.state
+        codes = [int(code) for code in EXIT_CODE.findall(told)[:10_000]]
+        if state.last_at is None or not state.is_started or not codes:
+            return
+        failed = next((code for code in codes if code), 0)
+        if not failed and state.iterations:
+            return  # restarts inside a process: which of them ended well is not told
+        words = self.attempts.why_over(f"the command ended with exit code {failed}") if failed else None
+        self.attempts.end_run(state.last_at, Outcome.FAILED if failed else Outcome.COMPLETED, words)
 
     # --- settings --------------------------------------------------------------------------------------------------
 
@@ -296,6 +408,8 @@ class LauncherLog:
             if value is None and place + 1 < len(words) and not words[place + 1].startswith("-"):
                 value = words[place + 1]
             state.config[name] = _value(value)
+        if state.launcher is not None and not {"nnodes", "max_nodes"} & state.config.keys():
+            state.node_count = 1  # both launchers start one node where nobody says how many
         self._learn_size()
 
     def _in_block(self, line: Line) -> bool:
@@ -327,16 +441,18 @@ class LauncherLog:
         """The final table of torchrun: every rank of the last attempt, and that there is none after it."""
         attempts = self.attempts
         at = attempts.state.last_at
-        if line.at is not None or at is None:
+        at = line.at if at is None else at
+        if line.speaker not in ("plain", "logger", "rank") or at is None:
             self.block = ""
             return False
         if match := torchrun.TABLE_RANK.match(line.text):
             self.block = f"table {match['rank']} {match['local']}"
         elif (match := torchrun.TABLE_EXIT.match(line.text)) and " " in self.block:
             rank, local = map(int, self.block.split()[1:])
+            attempts.pair(rank, local)
             attempts.exit(at, local, int(match["code"]), int(match["pid"]), rank)
         elif line.text.startswith("====") and attempts.state.exits and " " in self.block:
-            attempts.end_run(at, Outcome.FAILED, "no restart was left")
+            attempts.end_run(at, Outcome.FAILED, attempts.why_over("no restart was left"))
             self.block = ""
         return True
 

@@ -1,13 +1,8 @@
 """Log lines: who said a line, when, and what is left without the prefixes of all who passed it on.
 
-Prefixes that are known, outermost first:
+What containers, journals and launchers put around a line is taken off first (`line_wrappings.py`, `line_prefixes.py`).
+What is left is in one of these grammars:
 
-    2026-11-29T12:00:00.0Z         a container's runtime, with `stderr F` or without; `[pod/…] ` and `name | ` before it
-    1795956558.522 n0              a receiver's stamp, and the node it received from
-    <n0> <p1>                      a test rig that merges several nodes or processes
-    3:                             srun -l, and NVRx's log of one cycle: the global rank
-    [default1]:                    torchrun --tee: the role and the local rank
-    (Worker pid=1)                 Ray
     2026-11-29 12:00:00,000 [INFO] [node] [workload:1(1) infra:?(?)] file.py:12 …      NVRx 0.5 and later
     [2026-11-29 12:00:00,000] [INFO] [ft_launcher123@node] …                           NVRx 0.4
     E1129 12:00:00.000000 123 torch/…/api.py:1002] …                                   torchelastic
@@ -30,19 +25,13 @@ import time
 from dataclasses import dataclass, replace
 
 from rerail.collectors.masking import without_colours
+from rerail.collectors.sources.line_prefixes import Labels, PassedOn, passed_on
+from rerail.collectors.sources.line_wrappings import Unwrapped, begins_later, behind_the_bar
 from rerail.collectors.sources.tail import LONGEST_LINE
 
 _RECEIVED = re.compile(r"^\d{9,10}\.\d{1,9} (?:n\d{1,6} )?")
 """When, and from which node, a line was received: what `ts` and test rigs put in front. The line's own stamps are kept,
 since a receiver's clock is another one."""
-_CONTAINER = re.compile(
-    r"^(?:\[pod/[\w./-]{1,200}\] |[A-Za-z][\w./-]{0,80} {1,20}\| )?"
-    r"(?:(?P<stamp>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?)(?P<zone>Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?)?"
-)
-_OUTER = re.compile(
-    r"^(?:<[np]\d+> )?(?:(?P<rank>\d{1,7}): )?(?:\((?:\w+ )?pid=\d+[^)]*\) )?"
-    r"(?:\[(?!rank\d)(?P<role>[A-Za-z_]\w*?)(?P<local>\d+)\]:)?"
-)
 _NVRX = re.compile(
     r"^(?P<ts>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) \[(?P<level>\w+)\] \[(?P<node>[^\]]*)\] "
     r"\[workload:(?P<rank>\?|\d+)\((?P<local>\?|\d+)\) infra:(?:\?|\d+)\((?:\?|\d+)\)\] "
@@ -86,14 +75,21 @@ _KERNEL = re.compile(
     r" {0,2}(?:kernel: )?(?:\[ {0,12}\d{1,9}\.\d{1,9}\] )?)?"
     r"(?P<text>(?:NVRM: |Out of memory: |Memory cgroup out|oom[-_]|\w{1,20}\[\d{1,9}\]: segfault|traps: |mlx5_core"
     r"|\S{1,60} invoked oom-killer|NETDEV WATCHDOG|EXT4-fs error|I/O error|nfs: server|LustreError|mce: |EDAC "
-    r"|.{0,60}(?:segfault at|Link is Down)).{0,65536})$"
+    r"|.{0,60}(?:segfault at|Link is Down)"
+    r"|(?:mlx\d\w{0,12}|infiniband|ib\w{1,12}|en\w{1,14}|eth\d{1,3}|bond\w{1,6}|hfi1\w{0,4}|bnxt\w{0,6}|i40e|ixgbe|ice"
+    r"|qed\w{0,4})\b.{0,140}(?:[Ll]ink (?:is )?(?:[Dd]own|DOWN)\b|[Cc]able (?:is )?unplugged"
+    r"|link status definitely down|[Cc]arrier lost|[Pp]ort \d{1,4} (?:state )?(?:is )?DOWN)).{0,65536})$"
 )
+_DOWN = re.compile(r"ink (?:is )?down|nplugged|definitely down|arrier lost|state DOWN", re.IGNORECASE)
 _MONTHS = {
     name: number
     for number, name in enumerate(
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"], 1
     )
 }
+_ISO = re.compile(
+    r"^(?P<day>\d{4}-\d\d-\d\d)[ T](?P<clock>\d\d:\d\d:\d\d(?:[.,]\d{1,9})?) ?(?P<zone>Z|[+-]\d\d:?\d\d)?"
+)
 _XID = re.compile(r"Xid \((?:PCI:)?[0-9A-Fa-f:.]{4,20}\): {0,4}(\d{1,4})")
 _LEVELS = {"E": "ERROR", "W": "WARNING", "I": "INFO", "F": "FATAL", "C": "CRITICAL"}
 
@@ -120,6 +116,8 @@ class Line:
     """Whose words they are; `kernel` for lines of a kernel log."""
     code: str | None = None
     """`xid:79`, where it tells of one."""
+    host: str | None = None
+    """The machine that who passed the line on names."""
 
 
 class LocalClock:
@@ -128,6 +126,9 @@ class LocalClock:
     def __init__(self, zone_seconds: int | None = None, year: int | None = None) -> None:
         self.zone_seconds = zone_seconds
         self.year = year
+        self._minute = ""
+        self._minute_seconds = 0
+        self._minute_zone: int | None = None
 
     def calibrate(self, local: str, universal: str) -> None:
         """A line told both; their difference, rounded to a quarter of an hour, is the zone."""
@@ -138,12 +139,18 @@ class LocalClock:
         """Nanoseconds of `YYYY-MM-DD HH:MM:SS.ffffff`, or None where that is no date."""
         try:
             whole, _, fraction = stamp.replace(",", ".").partition(".")
-            parts = time.strptime(whole, "%Y-%m-%d %H:%M:%S")
-            self.year = parts.tm_year
-            if self.zone_seconds is None:
-                seconds = int(time.mktime((*parts[:6], 0, 0, -1)))
+            minute, second = whole[:-2], whole[-2:]
+            if minute == self._minute and self._minute_zone == self.zone_seconds and second.isdigit() and second < "60":
+                seconds = self._minute_seconds + int(second)  # most lines of a log share their minute with the last
             else:
-                seconds = calendar.timegm(parts) - self.zone_seconds
+                parts = time.strptime(whole, "%Y-%m-%d %H:%M:%S")
+                self.year = parts.tm_year
+                if self.zone_seconds is None:
+                    seconds = int(time.mktime((*parts[:6], 0, 0, -1)))
+                else:
+                    seconds = calendar.timegm(parts) - self.zone_seconds
+                self._minute, self._minute_zone = minute, self.zone_seconds
+                self._minute_seconds = seconds - parts.tm_sec
             nanoseconds = seconds * 1_000_000_000 + int(fraction.ljust(9, "0")[:9] or 0)
         except (ValueError, OverflowError):
             return None
@@ -175,31 +182,62 @@ def why_broken(raw: bytes) -> str | None:
     return None
 
 
-def read_line(raw: bytes, clock: LocalClock) -> Line:
-    """What one line of a log says; every line is at least plain text."""
-    text = _RECEIVED.sub("", without_colours(raw.decode("utf-8", "replace").rstrip("\r\n")), count=1)
-    container_at = None
-    container = _CONTAINER.match(text)
-    if container is not None and container.end() and "kernel: " not in text[: container.end() + 140]:
-        if container["stamp"]:
-            container_at = zoned_instant(container["stamp"].replace("T", " "), container["zone"])
-        text = text[container.end() :]
-    outer = _OUTER.match(text)
-    rank = local = None
-    stream = ""
-    if outer is not None and outer.end():
-        rank, local = _number(outer["rank"]), _number(outer["local"])
-        stream = outer.group()
-        text = text[outer.end() :]
-    line = _read_inner(text, clock)
+def read_line(raw: bytes, clock: LocalClock, labels: Labels | None = None) -> Line:
+    """What one line of a log says; every line is at least plain text. `labels`: what is known of who passed it on."""
+    raw = raw[begins_later(raw) :]
+    text = behind_the_bar(without_colours(raw.decode("utf-8", "replace").rstrip("\r\n")))
+    told = passed_on(_RECEIVED.sub("", text, count=1), Labels() if labels is None else labels)
+    told.text = behind_the_bar(told.text)
+    line = _read_inner(told.text, clock)
+    at = _passed_on_at(told, clock)
     return replace(
         line,
-        at=container_at if container_at is not None else line.at,
-        rank=line.rank if line.rank is not None else rank,
-        local_rank=line.local_rank if line.local_rank is not None else local,
-        stream=stream + line.stream,
-        raw=text,
+        at=at if at is not None else line.at,
+        rank=line.rank if line.rank is not None else told.rank,
+        local_rank=line.local_rank if line.local_rank is not None else told.local_rank,
+        host=told.host,
+        stream=told.stream + line.stream,
+        raw=told.text,
     )
+
+
+def read_record(record: Unwrapped, clock: LocalClock, labels: Labels | None = None, prefix: str = "") -> list[Line]:
+    """The lines of a JSON record of a log, each with what the record says about it; `prefix` stands before each."""
+    at = record.microseconds * 1000 if record.microseconds is not None else _instant(record.stamp, clock)
+    lines = []
+    for text in record.lines:
+        line = read_line(f"{prefix}{text}".encode("utf-8", "replace"), clock, labels)
+        if record.is_kernel and line.source != "kernel":
+            told = _XID.search(text)
+            line = replace(line, source="kernel", node=record.host, code=f"xid:{int(told[1])}" if told else None)
+        lines.append(
+            replace(
+                line,
+                at=at if at is not None else line.at,
+                speaker="logger" if line.speaker == "plain" and at is not None else line.speaker,
+                level=line.level or record.level,
+                host=line.host or record.host,
+                stream=record.stream + line.stream,
+            )
+        )
+    return lines
+
+
+def _instant(stamp: str | None, clock: LocalClock) -> int | None:
+    told = None if stamp is None else _ISO.match(stamp)
+    if told is None:
+        return None
+    written = f"{told['day']} {told['clock']}"
+    return zoned_instant(written, told["zone"]) if told["zone"] else clock.instant(written)
+
+
+def _passed_on_at(told: PassedOn, clock: LocalClock) -> int | None:
+    if told.stamp is None:
+        return None
+    if told.is_short:
+        month, day, hour = told.stamp.split()
+        return clock.without_year(f"{_MONTHS.get(month, 0):02d}", f"{int(day):02d}", hour)
+    return zoned_instant(told.stamp, told.zone) if told.zone else clock.instant(told.stamp)
 
 
 def _read_inner(text: str, clock: LocalClock) -> Line:
@@ -240,7 +278,7 @@ def _read_inner(text: str, clock: LocalClock) -> Line:
         )  # fmt: skip
     if match := _ELASTIC_UNDATED.match(text):
         return Line(match["text"].strip(), None, "torchrun", match["level"], file=match["file"])
-    if ("kernel" in text or "NVRM" in text or text[:1] in "[<O" or " segfault at" in text) and (
+    if ("kernel" in text or "NVRM" in text or text[:1] in "[<O" or " segfault at" in text or _DOWN.search(text)) and (
         match := _KERNEL.match(text)
     ):
         return _kernel_line(match, clock)

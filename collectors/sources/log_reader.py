@@ -6,6 +6,7 @@ Rules
   are lines without digits, and of which most logs have few.
 - Where lines belong together every line is read: inside a traceback, inside a block of settings, and until the stamp
   for which evidence waits. That is bounded; a traceback that never ends is given up.
+- Lines of progress (`progress.py`) are looked at too, those of the one speaker whose steps count.
 - A line whose shape (itself without digits) said nothing once says nothing again; a shape that was kept often enough
   is only counted. So a storm costs little more than a search.
 - Memory is bounded by the block, the longest line, and what is kept of an attempt (`attempts.py`).
@@ -22,13 +23,19 @@ from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from rerail.collectors.sources.attempts import Attempts, AttemptState
+from rerail.collectors.sources.going_on import Hints, hints_before
 from rerail.collectors.sources.launcher_log import LauncherLog
+from rerail.collectors.sources.line_wrappings import cut_records, is_piece
 from rerail.collectors.sources.log_lines import LocalClock
-from rerail.collectors.sources.tail import LONGEST_LINE
+from rerail.collectors.sources.progress import ProgressLog
+from rerail.collectors.sources.progress_lines import SIGNS, may_tell
+from rerail.collectors.sources.tail import shown
 from rerail.collectors.sources.telling import LITERALS, is_telling
 from rerail.collectors.sources.tracebacks import HEAD, Tracebacks
 from rerail.server.core.facts import Evidence, Fact
 
+HEAD_BYTES = HEAD.encode()
+LONGEST_FIRST = 4096
 BLOCK_BYTES = 4 * 1024 * 1024
 MOST_SHAPES = 20_000
 OFTEN = 64
@@ -42,7 +49,8 @@ _GRAMMAR = re.compile(
     r"exitcode|Worker group|closing signal|Stopping workers|Event: \w|endezvous|attempts? (?:left|to join)|_ex: "
     r"|has joined|death signal|launch configs|torchrun|ft_launcher|NestedRestarter|TORCHELASTIC_ENABLE|finished|Agent "
     r"|heartbeat|has been open|out of section|ChildFailedError|Starting worker|Joining cluster|restart_count=|EARLY"
-    r"|RankMonitorState"
+    r"|RankMonitorState|# EXIT|must not be|raining (?:done|complete|finished|is|was|has|run|ended|[CFD])"
+    r"|(?:inish|omplet)ed training|one training|RAINING"
 )
 
 
@@ -55,6 +63,8 @@ class Read:
     lines_looked_at: int = 0
     lines_counted: int = 0
     """Lines of a kind of which enough was kept."""
+    steps_undated: int = 0
+    """Lines of steps that nothing dates."""
     digest: str = ""
     is_stamped: bool = False
     """Some line of it tells when it was."""
@@ -71,6 +81,8 @@ class _Shapes:
 
     def wants(self, line: bytes) -> bool:
         """Whether a line must be read."""
+        if is_piece(line):
+            return True
         shape = line[:400].translate(None, _DIGITS)
         if shape in self._silent:
             return False
@@ -103,33 +115,49 @@ class _Shapes:
         return False
 
 
-def _hits(block: bytes, quiet: set[bytes]) -> list[int]:
-    """Where the lines of a block begin that hold a literal, in order; `quiet` are shapes that hold none.
+def _hits(block: bytes, quiet: set[bytes], progress: ProgressLog) -> tuple[list[int], set[int]]:
+    """Where the lines of a block begin that hold a literal or tell of progress, in order; `quiet` are the other shapes.
+
+    Also which of them hold no literal.
 
     Most lines of a log differ by their digits alone: without them a block is a handful of shapes, and only new shapes
     are searched. Where shapes are many, the block is searched as it is.
     """
+    cut = cut_records(block)
+    if cut:
+        return sorted({*_searched(block, progress), *cut}), set()
     shapes = block.translate(None, _DIGITS).split(b"\n")
     fresh = set(shapes) - quiet
     if not fresh:
-        return []
+        return [], set()
     if len(fresh) > 64 and len(fresh) * 4 > len(shapes):
-        return _searched(block)
+        return _searched(block, progress), set()
     loud = {shape for shape in fresh if any(literal in shape for literal in LITERALS)}
+    steps = {shape for shape in fresh - loud if may_tell(shape)}
     if len(quiet) < MOST_SHAPES:
-        quiet |= fresh - loud
-    if not loud:
-        return []
-    starts, at = [], 0
+        quiet |= fresh - loud - steps
+    if not loud and not steps:
+        return [], set()
+    starts, of_steps, at = [], set(), 0
     for shape, line in zip(shapes, block.split(b"\n"), strict=True):
         if shape in loud:
             starts.append(at)
+        elif shape in steps and progress.wants(line):
+            starts.append(at)
+            of_steps.add(at)
         at += len(line) + 1
-    return starts
+    return starts, of_steps
 
 
-def _searched(block: bytes) -> list[int]:
+def _searched(block: bytes, progress: ProgressLog) -> list[int]:
     starts: set[int] = set()
+    for sign in SIGNS:
+        at = block.find(sign)
+        while at >= 0:
+            begin, end = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at)
+            if progress.wants(block[begin : len(block) if end < 0 else end]):
+                starts.add(begin)
+            at = block.find(sign, end) if end >= 0 else -1
     for literal in LITERALS:
         at = block.find(literal)
         while at >= 0:
@@ -205,7 +233,10 @@ class _Options:
 def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
     state = AttemptState(attempt=options.restart or 0, last_at=last_at)
     attempts = Attempts(state, emitter=options.emitter, node=options.node or "", run=options.run, run_is_told=True)
-    log = LauncherLog(attempts, LocalClock(options.zone_seconds, options.year), Tracebacks())
+    clock = LocalClock(options.zone_seconds, options.year)
+    progress = ProgressLog(attempts, clock)
+    log = LauncherLog(attempts, clock, Tracebacks(), progress=None if options.worker_only else progress)
+    log.prefix = options.prefix
     take = log.take_worker if options.worker_only else log.take
     fallback_at = options.fallback_at
     shapes = _Shapes()
@@ -213,13 +244,15 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
     read = Read(attempts.facts)
     digest = hashlib.sha256()
     together = 0
+    hints = Hints()
     for offset, block in _blocks(file):
         digest.update(block)
         read.bytes += len(block)
-        starts = [0, *_hits(block, quiet)] if offset == 0 else _hits(block, quiet)
+        hits, of_steps = _hits(block, quiet, progress)
+        starts = [0, *hits] if offset == 0 else hits
         index = at = 0
         while True:
-            if log.tracebacks.open or state.held or log.block:
+            if log.tracebacks.open or state.held or log.block or log.pieces.waiting:
                 if together <= 0:
                     _give_up(log, attempts, state, fallback_at)
                     continue
@@ -232,38 +265,68 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
             else:
                 while index < len(starts) and starts[index] < at:
                     index += 1
-                if index >= len(starts):
+                begins = starts[index] if index < len(starts) else len(block)
+                hint = hints.next(block, at, begins) if log.going_on.waiting else None
+                if hint is not None:
+                    at = hint
+                    is_hit = False
+                elif index < len(starts):
+                    at = starts[index]
+                    index += 1
+                    is_hit = True
+                else:
                     break
-                at = starts[index]
-                index += 1
-                is_hit = True
             if at >= len(block):
                 break
             end = block.find(b"\n", at)
             end = len(block) if end < 0 else end
-            line = block[at : min(end, at + LONGEST_LINE)]
+            line = shown(block, at, end)
             at_line, at = at, end + 1
-            is_open = bool(log.tracebacks.open) or bool(log.block)
-            if not is_open and is_hit and not shapes.wants(line) and not state.held:
+            is_open = bool(log.tracebacks.open) or bool(log.block) or bool(log.pieces.waiting)
+            if (
+                at_line in of_steps
+                and not (is_open or state.held or log.going_on.waiting or options.worker_only)
+                and progress.take_quickly(line, offset + at_line)
+            ):
+                continue
+            is_wanted = is_open or not is_hit or shapes.wants(line) or bool(state.held) or may_tell(line)
+            is_first = offset + at_line == 0 and len(line) < LONGEST_FIRST  # it tells when the log begins
+            if not is_wanted and not is_first:
                 continue
             read.lines_looked_at += 1
-            before = len(attempts.facts) + len(state.held) + len(log.tracebacks.open)
-            take(options.prefix + line, offset + at_line)
-            if len(attempts.facts) + len(state.held) + len(log.tracebacks.open) > before:
+            if is_hit and HEAD_BYTES in line:
+                _look_back(log, block, at_line)
+            before = log.told()
+            take(line, offset + at_line)
+            if log.told() > before:
                 together = LINES_TOGETHER
         if options.tell is not None:
             options.tell(read.bytes)
+    progress.flush()
+    read.steps_undated = progress.state.undated
     read.is_stamped = state.last_at is not None and state.last_at != fallback_at
     _give_up(log, attempts, state, fallback_at)
     read.lines_counted = shapes.counted
     read.digest = digest.hexdigest()
-    read.facts = [_placed(fact, options.node) for fact in attempts.facts]
+    read.facts = [_placed(fact, options.node) for fact in attempts.with_ranks()]
     return read
+
+
+def _look_back(log: LauncherLog, block: bytes, at: int) -> None:
+    """Tell what stands before a traceback: the line before it, and how far its process had come."""
+    end = block.rfind(b"\n", 0, at)
+    log.before = shown(block, block.rfind(b"\n", 0, end) + 1, end) if end > 0 else b""
+    if log.looks_back <= 0:
+        return
+    log.looks_back -= 1
+    for start in hints_before(block, at):
+        log.passes(shown(block, start, block.find(b"\n", start)))
 
 
 def _give_up(log: LauncherLog, attempts: Attempts, state: AttemptState, fallback_at: int | None = None) -> None:
     """Nothing more will come of what is open."""
     log.tracebacks.open.clear()
+    log.pieces.waiting.clear()
     log.block = ""
     if state.held:
         at = state.last_at if state.last_at is not None else fallback_at

@@ -41,6 +41,8 @@ STARTED_04 = "Environment variable 'TORCHELASTIC_ENABLE_FILE_TIMER'"
 STOPPING = re.compile(r"^Stopping workers\.\.\.")
 AGENT_OK = "Agent .run() is OK. No failures in the result."
 AGENT_EXIT = re.compile(r"Agent(?:'s exit code = | exits with exit code = )(?P<code>-?\d{1,9})")
+NO_RESTART = re.compile(r"must not be restarted(?: \((?P<why>[\w -]{1,60})\))?[^\n]{0,300}")
+EARLY_END = re.compile(r"EARLY TERMINATION[^\n]{0,300}")
 RANK_FAILURE = re.compile(
     r"(?P<rank>\d{1,9}): ProcessFailure\(local_rank=(?P<local>\d{1,9}), pid=(?P<pid>\d{1,10}), "
     r"exitcode=(?P<code>-?\d{1,9})"

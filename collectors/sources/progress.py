@@ -26,7 +26,7 @@ from typing import Any
 
 from rerail.collectors.sources.attempts import Attempts
 from rerail.collectors.sources.log_lines import Line, LocalClock, zoned_instant
-from rerail.collectors.sources.progress_lines import SIGNS, Progress, Told, read_progress
+from rerail.collectors.sources.progress_lines import LONGEST, Progress, Told, may_tell, read_again, read_progress
 from rerail.server.core.codec import LARGEST_STEP
 from rerail.server.core.facts import (
     AttemptStarted,
@@ -46,6 +46,8 @@ from rerail.server.core.facts import (
 
 MOST_TOGETHER = 200
 MOST_WAITING = 50
+MOST_UNDATED = 200
+"""After so many lines of steps without an instant, and none with one, a log is not asked for steps any more."""
 SECOND = 1_000_000_000
 STAMP_WITHIN = 120
 """So many characters of a line of no known logger may hold its stamp."""
@@ -53,8 +55,9 @@ STAMP_WITHIN = 120
 LONGEST_STEP_US = 10**11
 SAVES_WHILE_WAITING = frozenset({"transformers"})
 _RECEIVED = re.compile(rb"^(\d{9,10})\.(\d{1,9}) ")
+LABEL_WITHIN = 100
+_LABEL = re.compile(rb"(?:^|\[rank|\[default|\[Rank |rank=|<[np]|worker-|\[\d{1,7},)(\d{1,7})(?:\]|>|: )")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(Z|[+-]\d\d:?\d\d)?")
-_SIGN = re.compile(b"|".join(map(re.escape, SIGNS)))
 
 
 @dataclass(slots=True)
@@ -62,6 +65,9 @@ class ProgressState:
     """What is known of the training that a log tells of. Only plain JSON values."""
 
     framework: str | None = None
+    label: str | None = None
+    """The number by which lines of the speaker name it: its rank, local rank or worker."""
+    stream: str | None = None
     speaker: str | None = None
     """Whose step lines count."""
     step: int | None = None
@@ -119,10 +125,20 @@ class ProgressLog:
         self.attempts = attempts
         self.state = state or ProgressState()
         self._clock = clock
+        self._raw = b""
+        self._like: tuple[int, Line] | None = None
+        """The rule by which the last step of the speaker was read, and the line."""
 
     def take(self, raw: bytes, line: Line) -> bool:
         """One line; whether it told something of progress."""
-        found = read_progress(line.raw or line.text) if _SIGN.search(raw) is not None else []
+        self._raw = raw
+        found: list[tuple[Progress, str]] = []
+        is_of_a_terminal = False
+        if may_tell(raw) and not (self.state.undated > MOST_UNDATED and not self.state.has_steps):
+            is_of_a_terminal = (b"%|" in raw or b"\r" in raw[:-2]) and raw[:1] != b"{"
+            found = read_progress(
+                raw.decode("utf-8", "replace").rstrip() if is_of_a_terminal else line.raw or line.text
+            )
         if line.at is not None:
             self._settle(line.at, found[0][0] if found else None)
             self._hear(line.at)
@@ -150,7 +166,38 @@ class ProgressLog:
             self.state.lines += 1
             self._follow_launcher()
             self._tell(told, at, line)
-        return bool(found)
+            if told.told is Told.STEP and told.rule is not None and line.stream == self.state.stream:
+                self._like = (told.rule, line)
+        return bool(found) and not is_of_a_terminal  # what stands behind a bar is still to be read
+
+    def take_quickly(self, raw: bytes, offset: int) -> bool:
+        """One line that is a step of the speaker whose steps count, written as the one before; False for any other."""
+        like = self._like
+        if like is None or b"\r" in raw or raw[:1] == b"{" or self.state.waiting or self.state.begins:
+            return False
+        text = raw[:LONGEST].decode("utf-8", "replace")
+        told = read_again(like[0], text)
+        at = None if told is None else self._stamp_in(text)
+        if told is None or at is None:
+            return False
+        self.attempts.at_line(offset)
+        self._raw = raw
+        self._hear(at)
+        self.attempts.heard(at)
+        self.state.lines += 1
+        self._follow_launcher()
+        self._tell(told, at, like[1])
+        return True
+
+    def wants(self, raw: bytes) -> bool:
+        """Whether a line that may tell of progress is worth reading: of many ranks that say the same, one is read."""
+        if self.state.undated > MOST_UNDATED and not self.state.has_steps:
+            return False
+        known = self.state.label
+        if known is None or self.state.step is None:
+            return True
+        label = _LABEL.search(raw[:LABEL_WITHIN])
+        return label is None or label[1].decode() == known
 
     def flush(self) -> None:
         """State the steps that wait for company."""
@@ -295,6 +342,9 @@ class ProgressLog:
             return
         if state.speaker is None:
             state.speaker = speaker
+            state.stream = line.stream
+            label = _LABEL.search(self._raw[:LABEL_WITHIN])
+            state.label = None if label is None else label[1].decode()
         elif state.speaker != speaker:
             return
         if state.has_steps and state.step is not None and step < state.step:
@@ -527,6 +577,7 @@ class ProgressLog:
                 attempt = known.attempt + 1
             else:
                 attempt = known.attempt
+                at = min(at, self.state.began_at or at)
             self._forget()
             self._begin(at, attempt)
         else:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 LONGEST = 2_000
@@ -64,6 +64,8 @@ class Progress:
     """Steps of a progress bar, or of the whole run."""
     world_size: int | None = None
     epoch: int | None = None
+    rule: int | None = None
+    """By which rule it was read; None for a bar."""
 
 
 _Make = Callable[[re.Match[str], str], Progress | None]
@@ -191,7 +193,7 @@ _RULES: tuple[_Rule, ...] = (
         _plain(Told.SAVED, "megatron"),
     ),
     _Rule(
-        ("scheduled an async",),
+        ("scheduled an async checkpoint",),
         re.compile(r"scheduled an async checkpoint save at iteration {1,12}(?P<step>\d{1,12})"),
         _plain(Told.SCHEDULED, "megatron"),
     ),
@@ -206,12 +208,12 @@ _RULES: tuple[_Rule, ...] = (
         _plain(Told.LOADED, "megatron"),
     ),
     _Rule(
-        (" loading ", "loading "),
+        ("checkpoint from",),
         re.compile(r"^ {0,3}loading (?:\w{1,20} ){0,2}checkpoint from \S{1,600}(?: at iteration {1,12}(?P<step>\d+))?"),
         _plain(Told.LOADING, "megatron"),
     ),
     _Rule(
-        ("will start from random",),
+        ("will not load any checkpoints",),
         re.compile(r"will not load any checkpoints and will start from random"),
         _plain(Told.FRESH, "megatron"),
     ),
@@ -228,6 +230,20 @@ _RULES: tuple[_Rule, ...] = (
         _plain(Told.EVALUATED, "megatron"),
     ),
     _Rule(("] datetime: ",), re.compile(r"\] datetime: \d{4}-"), _plain(Told.CLOCK, "megatron")),
+    # A program that begins
+    _Rule(("Starting job: ",), re.compile(r"\bStarting job: "), _plain(Told.BANNER, "torchtitan")),
+    _Rule(
+        ("Initializing TorchBackend",),
+        re.compile(r"Initializing TorchBackend in DeepSpeed"),
+        _plain(Told.BANNER, "deepspeed"),
+    ),
+    _Rule(("System Information: Jax",), re.compile(r"System Information: Jax Version"), _plain(Told.BANNER, "maxtext")),
+    _Rule(
+        ("PyTorch: setting up devices",),
+        re.compile(r">> PyTorch: setting up devices"),
+        _plain(Told.BANNER, "transformers"),
+    ),
+    _Rule(("GPU available: ",), re.compile(r"^GPU available: "), _plain(Told.BANNER, "lightning")),
     # NeMo 2
     _Rule(
         ("Training epoch",),
@@ -235,7 +251,7 @@ _RULES: tuple[_Rule, ...] = (
         _nemo,
     ),
     _Rule(
-        ("finalized successfully",),
+        ("sync checkpoint save for step",),
         re.compile(r"Async checkpoint save for step (?P<step>\d{1,12}) .{0,600}finalized successfully"),
         _plain(Told.SAVED, "nemo"),
     ),
@@ -409,8 +425,17 @@ _RULES: tuple[_Rule, ...] = (
     ),
 )
 
-SIGNS: tuple[bytes, ...] = tuple(sorted({b"%|"} | {sign.encode() for rule in _RULES for sign in rule.signs}))
-"""One of them stands in every line that tells something."""
+SIGNS: tuple[bytes, ...] = (
+    b"step", b"Step", b"STEP", b"iter", b"Iter", b"heckpoint", b"ckpt", b"CHECKPOINT", b"%|", b"world size",
+    b"datetime", b"raining", b"unning Eval", b"_runtime", b"async_save", b"stopped: `max_", b"Starting job",
+    b"TorchBackend", b"Jax Version", b"setting up devices", b"GPU available", b"\xe2\x94\x81",
+)  # fmt: skip
+"""One of them stands in every line that tells something; none holds a digit."""
+
+
+def may_tell(raw: bytes) -> bool:
+    """Whether a line must be read to know."""
+    return any(sign in raw for sign in SIGNS)
 
 
 def _any_save(match: re.Match[str], text: str) -> Progress | None:
@@ -440,12 +465,18 @@ def read_progress(text: str) -> list[tuple[Progress, str]]:
     return found if bar is None else [bar, *found]
 
 
+def read_again(rule: int, text: str) -> Progress | None:
+    """A step line, by the rule that read the one before; None where it does not fit."""
+    match = _RULES[rule].pattern.search(text)
+    return None if match is None else _RULES[rule].make(match, text)
+
+
 def _read(text: str) -> Progress | None:
-    for rule in _RULES:
+    for number, rule in enumerate(_RULES):
         for sign in rule.signs:
             if sign in text:
                 match = rule.pattern.search(text)
                 if match is not None and (made := rule.make(match, text)) is not None:
-                    return made
+                    return replace(made, rule=number)
                 break
     return None

@@ -20,8 +20,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
+from rerail.collectors.sources.agent_events import facts_of_agent_events, is_agent_events
 from rerail.collectors.sources.attempts import FACTS_PER_BYTE
-from rerail.collectors.sources.error_files import evidence_of_error_file, is_error_file
+from rerail.collectors.sources.encodings import text_stream
+from rerail.collectors.sources.error_files import PLACE, evidence_of_error_file, is_error_file
+from rerail.collectors.sources.line_wrappings import is_wrapped
 from rerail.collectors.sources.log_reader import read_log
 from rerail.collectors.uploads import Kind, understood
 from rerail.server.core.codec import FactError
@@ -62,6 +65,8 @@ class RunFiles:
     files: list[FileRead] = field(default_factory=list)
     paths: dict[str, str] = field(default_factory=dict)
     """Emitter → path."""
+    placed_attempts: set[int] = field(default_factory=set)
+    """Attempts that have a place of their own (`attempt_1/0/stdout.log`), whatever their files tell."""
 
     def offset_of(self, emitter: str, seq: int) -> tuple[str, int] | None:
         """The path and the byte of the line a fact was read from; None for facts that no log line told."""
@@ -88,12 +93,16 @@ def files_in(paths: Iterable[str]) -> Iterator[Path]:
 
 
 def open_log(path: Path) -> BinaryIO:
-    """A file's bytes, unpacked where its name ends in `.gz`. Raises OSError."""
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+    """A file's bytes, unpacked where its name ends in `.gz`, and as UTF-8 whatever its mark says. Raises OSError."""
+    return text_stream(gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb"))  # type: ignore[arg-type]
 
 
 def kind_of(path: Path, head: bytes) -> str:
     """What a file is, by how it begins."""
+    if is_agent_events(head):
+        return "agent events"
+    if is_wrapped(head):
+        return "log"
     if is_error_file(head):
         return "error file"
     if head[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05") or (
@@ -116,8 +125,12 @@ def read_run_files(
 ) -> RunFiles:
     """Read every file. `tell` hears each path and how many of its bytes were read."""
     run = RunFiles()
+    locals_seen: set[int] = set()
     later: list[tuple[int, Path, str, bytes]] = []
     for path in files_in(paths):
+        if place := PLACE.search(str(path).replace(os.sep, "/")):
+            run.placed_attempts.add(int(place["attempt"]))
+            locals_seen.add(int(place["local"]))
         try:
             with open_log(path) as file:
                 head = file.read(HEAD_BYTES)
@@ -142,7 +155,28 @@ def read_run_files(
                 ends.setdefault(fact.restart or 0, fact.at)
             if fact.at != fallback and fact.at > UNKNOWN_INSTANT:
                 last_stamp = max(fact.at, last_stamp or 0)
+    _place_ranks(run, locals_seen)
     return run
+
+
+def _place_ranks(run: RunFiles, locals_seen: set[int]) -> None:
+    """Of what lies in the place of a local rank, the rank: the same, as long as nothing tells of more than one node."""
+    if not locals_seen:
+        return
+    placed = {emitter for emitter, path in run.paths.items() if PLACE.search(path.replace(os.sep, "/"))}
+    most = max(locals_seen)
+    has_more_nodes = any(
+        (isinstance(fact, (Evidence, Exit)) and fact.emitter not in placed and (fact.rank or 0) > most)
+        or (isinstance(fact, AttemptStarted) and (fact.world_size or 0) > most + 1)
+        for fact in run.facts
+    )  # fmt: skip
+    for place, fact in enumerate(run.facts):
+        if not isinstance(fact, Evidence) or fact.emitter not in placed or fact.local_rank is None:
+            continue
+        if has_more_nodes and fact.emitter.startswith("file/"):
+            run.facts[place] = replace(fact, rank=None)
+        elif not has_more_nodes and fact.rank is None:
+            run.facts[place] = replace(fact, rank=fact.local_rank)
 
 
 def _turn(path: Path, kind: str, head: bytes) -> int:
@@ -175,6 +209,15 @@ def _read(
     try:
         if kind == "log":
             return _read_log(path, emitter, run, fallback, tell)
+        if kind == "agent events":
+            with open_log(path) as file:
+                found = list(
+                    facts_of_agent_events(
+                        enumerate(file, 1), run=RUN, stem=RUN, emitter=emitter, fallback_at=fallback
+                    )
+                )  # fmt: skip
+                run.facts += found
+                return FileRead(str(path), kind, len(found), path.stat().st_size)
         with open_log(path) as file:
             data = file.read(64 * 1024 * 1024)
         if kind == "error file":

@@ -33,11 +33,25 @@ def whole_lines(path: Path, offset: int, *, most_bytes: int = MOST_BYTES) -> Ite
         data = file.read(most_bytes)
     start = 0
     while (end := data.find(b"\n", start)) >= 0:
-        yield offset + start, data[start : min(end, start + LONGEST_LINE)], offset + end + 1
+        yield offset + start, shown(data, start, end), offset + end + 1
         start = end + 1
     if start == 0 and len(data) == most_bytes:
         # One line fills the whole buffer: it is no log line, and waiting for its end would stop the source.
         yield offset, data[:LONGEST_LINE], offset + len(data)
+
+
+def shown(data: bytes, start: int, end: int) -> bytes:
+    """Of a line its text, at most `LONGEST_LINE` bytes: behind carriage returns the last one, and before it the last
+    state of a progress bar that stands in it.
+    """
+    last = end
+    while last > start and data[last - 1] == 13:
+        last -= 1
+    text = max(start, data.rfind(b"\r", start, last) + 1)
+    bar = data.rfind(b"%|", start, text) if text > start else -1
+    if bar >= 0 and last - bar < LONGEST_LINE // 2:
+        text = data.rfind(b"\r", start, bar) + 1 or start
+    return data[text : min(end, text + LONGEST_LINE)]
 
 
 def last_part(path: Path, offset: int) -> bytes:

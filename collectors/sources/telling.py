@@ -22,9 +22,11 @@ LITERALS: tuple[bytes, ...] = (
     b"SIG", b"Evict", b"hung", b"stuck", b" EXC ", b"EARLY", b"segfault", b"NotReady", b"launch configs", b"No space",
     b"torchrun", b"ft_launcher", b"NestedRestarter", b"TORCHELASTIC_ENABLE", b"exit code",
     b"spike", b"SDC", b"Link is Down",
-    b"unreachable", b"dumped", b"due to failure",
+    b"unreachable", b"dumped",
     b"xiting program", b"ashes not", b"invalid pointer", b"GPU is lost",
-    b"double free", b"in use", b"failure", b"Failure",
+    b"double free", b"in use", b"ailure",
+    b"uota exceeded", b"nplugged", b"ink down", b"ink DOWN", b"definitely down",
+    b"# EXIT rc", b"raining done", b"raining compl", b"raining finish", b"inished training",
 )  # fmt: skip
 """None of them holds a digit: lines are also compared without their digits."""
 
@@ -48,10 +50,17 @@ _TELLING = re.compile(
     r"|Network is unreachable|Link is Down|Stale file|Read-only file system|Input/output error"
     r"|Transport endpoint|core dumped|Illegal instruction|free\(\): |double free|malloc\(\): |SIGSEGV|SIGABRT"
     r"|SIGBUS|last enqueued|signal dumping|dump signal|failed collective|NCCL operations|Got completion|Kubelet"
-    r"|CheckpointException|failed to (?:save|load|write)|I/O error"
+    r"|CheckpointException|failed to (?:save|load|write)|I/O error|[Ll]ink (?:is )?[Dd](?:own|OWN)\b"
+    r"|[Cc]able (?:is )?unplugged"
+    r"|definitely down|[Cc]arrier lost|state DOWN"
 )
 _NEVER = re.compile(r"num nan iterations|\bINFO\b[^\n]{0,80}retry|timeout ?=|timeout: \d|--[\w-]{0,40}timeout")
 _ALWAYS = re.compile(r"Error|ERROR|rror:|Xid|out of memory|oom|CANCELLED|killed", re.IGNORECASE)
+
+
+def may_be_telling(raw: bytes) -> bool:
+    """Whether a line holds one of the words without which it is none."""
+    return any(literal in raw for literal in LITERALS)
 
 
 def is_telling(text: str) -> bool:

@@ -15,6 +15,8 @@ import re
 EXIT = re.compile(r"failed \(exitcode: (?P<code>-?\d{1,9})\) local_rank: (?P<local>\d{1,9}) \(pid: (?P<pid>\d{1,10})\)")
 CLOSING = re.compile(r"^Sending process \d+ closing signal SIG\w+")
 RENDEZVOUS = re.compile(r"\[\w+\] Rendezvous'ing worker group")
+GROUP_FAILED = re.compile(r"Local worker group finished \(WorkerState\.FAILED\)")
+"""No restart is left: the agent waits for the others, and then ends."""
 RENDEZVOUS_DONE = re.compile(r"\[\w+\] Rendezvous complete for workers")
 STARTED = re.compile(r"\[\w+\] Starting worker group")
 STOPPING = re.compile(r"\[\w+\] Stopping worker group")

@@ -13,24 +13,34 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
 from rerail.collectors.sources.run_files import RUN, UNKNOWN_INSTANT, RunFiles, open_log, read_run_files
 from rerail.server.core.attempt_record import TimedEvidence, WorkerExit
 from rerail.server.core.cause_rules import Case, Weight
-from rerail.server.core.causes import judge, judged_signs
-from rerail.server.core.facts import AttemptEnded, AttemptStarted, Evidence, Exit, Outcome
+from rerail.server.core.causes import UNKNOWN, judge, judged_signs
+from rerail.server.core.facts import AttemptEnded, AttemptStarted, Evidence, Exit, Fact, Outcome
+from rerail.server.core.flight_recorder.analysis import is_dump
+from rerail.server.core.flight_recorder.dump_sets import dump_sets, nearest_set
+from rerail.server.core.flight_recorder.ranks import packed
+from rerail.server.core.flight_recorder.summary import DUMP_CODE
 from rerail.server.core.fold import RunFold
 from rerail.server.core.report import iso
 from rerail.server.core.view import CausalRole, EvidenceLine, RunState, Verdict
+from rerail.server.core.words import interruptions_and_relaunches
 from rerail.server.errors import RerailError
 
 SHAPE = 1
 A_SECOND = 1_000_000_000
 SHOWN_LINES = 6
+SHOWN_GROUPS = 10
 JSON_LINES = 50
+SILENT = (
+    "Its workers left no error file and no last words, and another attempt followed: so it is where a signal ends a "
+    "process. The launcher's log names the signal and the rank."
+)
 LONGEST_SHOWN = 300
 
 
@@ -44,6 +54,8 @@ class Interruption:
     verdict: Verdict
     trace: tuple[EvidenceLine, ...]
     at: int | None
+    relaunch_of: int | None = None
+    """The attempt whose interruption this one, which died before ground was regained, belongs to."""
 
 
 def classify(parsed: argparse.Namespace) -> int:
@@ -75,9 +87,16 @@ def interruptions(files: RunFiles) -> list[Interruption]:
     fold = RunFold(RUN)
     fold.add(files.facts)
     view = fold.view(max(fact.at for fact in files.facts) + A_SECOND)
+    relaunches = {number: each.attempts[0] for each in view.incidents for number in each.attempts[1:]}
     found = [
         Interruption(
-            attempt.number, attempt.restart, attempt.iteration, verdict, trace, attempt.noticed_at or attempt.ended_at
+            attempt.number,
+            attempt.restart,
+            attempt.iteration,
+            verdict,
+            trace,
+            attempt.noticed_at or attempt.ended_at,
+            relaunches.get(attempt.number),
         )
         for attempt, verdict, trace in fold.endings()
     ]
@@ -87,35 +106,68 @@ def interruptions(files: RunFiles) -> list[Interruption]:
     if has_completed or (view.attempts and view.state is RunState.ENDED):
         return []
     restarts = sorted({fact.restart for fact in files.facts if isinstance(fact, Evidence)}, key=lambda each: each or -1)
-    return [each for restart in restarts for each in _of_restart(files, restart)]
+    alone = (
+        judged_alone(facts, restart)
+        for restart in restarts
+        for facts in _of_one_hang(
+            [fact for fact in files.facts if isinstance(fact, AttemptStarted) or fact.restart == restart]
+        )
+    )
+    return _with_silent_attempts([each for each in alone if each is not None], files.placed_attempts)
 
 
-def _of_restart(files: RunFiles, restart: int | None) -> list[Interruption]:
-    """Logs that tell of no attempt's beginning or end: one interruption each, where something accuses somebody."""
+def dump_groups(files: RunFiles) -> tuple[tuple[Evidence, ...], ...]:
+    """The flight recorder dumps of all files, those of one hang together."""
+    return dump_sets([fact for fact in files.facts if isinstance(fact, Evidence) and is_dump(fact)])
+
+
+def _of_one_hang(facts: Sequence[Fact]) -> list[list[Fact]]:
+    """Facts without the dumps of other hangs, once for each hang; what is told beside goes with the nearest."""
+    sets = dump_sets([fact for fact in facts if isinstance(fact, Evidence) and is_dump(fact)])
+    if len(sets) < 2:
+        return [list(facts)]
+    others = [fact for fact in facts if not (isinstance(fact, Evidence) and is_dump(fact))]
+    told = [fact.at for fact in others if isinstance(fact, (Evidence, Exit)) and fact.at > UNKNOWN_INSTANT]
+    owner = nearest_set(sets, min(told, default=None))
+    return [[*found, *(others if index == owner else ())] for index, found in enumerate(sets)]
+
+
+def _with_silent_attempts(found: list[Interruption], placed: set[int]) -> list[Interruption]:
+    """Attempts that only their places tell of. One that another follows has ended, also where it left no word."""
+    told = {each.restart for each in found}
+    last = max(placed, default=0)
+    silent = [
+        Interruption(number, number, None, replace(UNKNOWN, sentence=SILENT), (), None)
+        for number in sorted(placed - told)
+        if number < last
+    ]
+    attempts = sorted((*silent, *(each for each in found if each.restart is not None)), key=lambda each: each.restart)
+    first = attempts[0].attempt if attempts else None
+    relaunches = [attempts[0], *(replace(each, relaunch_of=first) for each in attempts[1:])] if attempts else []
+    return [*(each for each in found if each.restart is None), *relaunches]
+
+
+def judged_alone(facts: Sequence[Fact], restart: int | None = None) -> Interruption | None:
+    """What facts that tell of no attempt's beginning or end say by themselves; None where they accuse nobody."""
     evidence = sorted(
-        (
-            TimedEvidence(fact.at, fact)
-            for fact in files.facts
-            if isinstance(fact, Evidence) and fact.restart == restart
-        ),
-        key=TimedEvidence.order,
+        (TimedEvidence(fact.at, fact) for fact in facts if isinstance(fact, Evidence)), key=TimedEvidence.order
     )
     exits = sorted(
         WorkerExit(
             fact.at, -1 if fact.rank is None else fact.rank, fact.exit_code, bool(fact.oom_killed), fact.node or ""
         )
-        for fact in files.facts
-        if isinstance(fact, Exit) and fact.restart == restart
+        for fact in facts
+        if isinstance(fact, Exit)
     )
-    size = next((fact.world_size for fact in files.facts if isinstance(fact, AttemptStarted) and fact.world_size), None)
+    size = next((fact.world_size for fact in facts if isinstance(fact, AttemptStarted) and fact.world_size), None)
     case = Case(evidence, exits, (), None, None, (), (), (), None, False, None, world_size=size)
     verdict, trace = judge(case)
     signs = judged_signs(case)
     accuses = [sign for sign in signs if sign.accuses and sign.reading.weight >= Weight.ECHO]
     if verdict.cause == "unknown" and not accuses and not exits:
-        return []
+        return None
     at = next((line.at for line in trace if line.role is CausalRole.INITIATING), None)
-    return [Interruption(restart, restart, None, verdict, trace, at)]
+    return Interruption(restart, restart, None, verdict, trace, at)
 
 
 # --- showing ---
@@ -130,6 +182,11 @@ def _answer(group: Sequence[str], files: RunFiles, found: Sequence[Interruption]
     places = _places(files, [line for each in found for line in _resting(each)[:JSON_LINES]])
     return {
         "paths": list(group),
+        "dump_groups": [_dump_group_answer(files, found) for found in dump_groups(files)],
+        "counts": {
+            "interruptions": sum(each.relaunch_of is None for each in found),
+            "failed_relaunches": sum(each.relaunch_of is not None for each in found),
+        },
         "interruptions": [_interruption_answer(each, files, places) for each in found],
         "files": [
             {"path": file.path, "kind": file.kind, "bytes": file.bytes, "facts": file.facts,
@@ -148,6 +205,7 @@ def _interruption_answer(found: Interruption, files: RunFiles, places: dict[tupl
         "attempt": found.attempt,
         "restart": found.restart,
         "iteration": found.iteration,
+        "relaunch_of": found.relaunch_of,
         "at": _instant(found.at),
         "cause": verdict.cause,
         "domain": verdict.domain.value,
@@ -209,6 +267,7 @@ def _print(group: Sequence[str], files: RunFiles, found: Sequence[Interruption])
     read = [file for file in files.files if file.kind != "skipped"]
     name = ", ".join(group[:3]) + ("" if len(group) <= 3 else f" and {len(group) - 3} more")
     print(f"{name}: {len(read)} file{'s' * (len(read) != 1)} read, {_count(found)}")
+    _print_dump_groups(files)
     places = _places(files, [line for each in found for line in _resting(each)[:SHOWN_LINES]])
     for each in found:
         _print_interruption(each, files, places)
@@ -219,13 +278,40 @@ def _print(group: Sequence[str], files: RunFiles, found: Sequence[Interruption])
         print(f"  … and {len(skipped) - 10} more files not read", file=sys.stderr)
 
 
+def _dump_group_answer(files: RunFiles, found: Sequence[Evidence]) -> dict[str, object]:
+    dumps = [fact for fact in found if fact.code == DUMP_CODE]
+    ranks = sorted({fact.rank for fact in dumps if fact.rank is not None})
+    return {
+        "ranks": packed(ranks),
+        "files": sorted({files.paths[fact.emitter] for fact in found if fact.emitter in files.paths}),
+        "last_operation_at": _instant(max((fact.at for fact in dumps), default=None)),
+    }
+
+
+def _print_dump_groups(files: RunFiles) -> None:
+    """Which dumps were judged together, where they are of several hangs."""
+    groups = dump_groups(files)
+    if len(groups) < 2:
+        return
+    print(f"  the dumps are of {len(groups)} hangs that can be told apart, each judged by itself:")
+    for number, found in enumerate(groups[:SHOWN_GROUPS], 1):
+        told = _dump_group_answer(files, found)
+        names = [Path(path).name for path in told["files"]]  # type: ignore[attr-defined]
+        more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+        at = told["last_operation_at"] or "not told"
+        print(f"    {number}: ranks {told['ranks'] or 'not told'}, last operation {at}: {', '.join(names[:2])}{more}")
+
+
 def _count(found: Sequence[Interruption]) -> str:
-    return "no interruption found" if not found else f"{len(found)} interruption{'s' * (len(found) != 1)}"
+    relaunches = sum(each.relaunch_of is not None for each in found)
+    return interruptions_and_relaunches(len(found) - relaunches, relaunches)
 
 
 def _print_interruption(found: Interruption, files: RunFiles, places: dict[tuple[str, int], int]) -> None:
     verdict = found.verdict
     where = "" if found.attempt is None else f"attempt {found.attempt}: "
+    if found.relaunch_of is not None:
+        where = f"attempt {found.attempt}, failed relaunch after attempt {found.relaunch_of}: "
     print(f"\n  {where}{verdict.cause} ({verdict.domain.value}, {verdict.confidence:.0%} sure)")
     print(f"    {_plain(verdict.sentence)}")
     rank = "not known" if verdict.culprit_rank is None else str(verdict.culprit_rank)

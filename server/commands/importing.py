@@ -22,8 +22,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rerail.collectors.formats import ImportFormat, OldFile, formats
+from rerail.collectors.sources.encodings import text_stream
 from rerail.server.commands import opened_store, settings_of
+from rerail.server.commands.imported import Taken, told_of
 from rerail.server.core.codec import FactError, encode_line
+from rerail.server.core.view import RunView
 from rerail.server.errors import RerailError, StoreError
 from rerail.server.store import Store
 
@@ -69,7 +72,9 @@ def import_files(parsed: argparse.Namespace) -> int:
             raise RerailError(f"no format is named {parsed.format!r}: {', '.join([FACTS, *known])}")
     counts = Counts()
     paths = [path for given in parsed.paths for path in _files_of(given, old_format)]
-    files = [_File(path, parsed.run_id, old_format, counts) for path in paths]
+    taken = Taken()
+    told: list[str] = []
+    files = [_File(path, parsed.run_id, old_format, counts, taken) for path in paths]
     if parsed.stdout:
         for file in files:
             for line in file.lines():
@@ -82,17 +87,27 @@ def import_files(parsed: argparse.Namespace) -> int:
         send = sender(str(parsed.url or settings.url).rstrip("/"), settings.token)
         for file in files:
             _import_file(file, send, counts)
+        told = told_of(taken, ((run, None) for run in taken.runs), parsed.paths)
     else:
         with opened_store(settings, may_make=True) as store:
             for file in files:
                 _import_file(file, writer(store), counts)
             derive_waiting(store)
+            told = told_of(taken, ((run, _view(store, run)) for run in taken.runs), parsed.paths)
     _tell_refused(counts)
     print(
         f"{counts.accepted} facts taken, {counts.duplicate} held already, {counts.rejected} lines refused",
         file=sys.stderr,
     )
+    for line in told:
+        print(line, file=sys.stderr)
     return 1 if counts.rejected and not (counts.accepted or counts.duplicate) else 0
+
+
+def _view(store: Store, run: str) -> RunView | None:
+    """A run as it was derived; None where no view of it was made."""
+    found = store.view(run)
+    return None if found is None else found[0]
 
 
 def _tell_refused(counts: Counts) -> None:
@@ -118,8 +133,11 @@ def _files_of(path: str, old_format: ImportFormat | None) -> list[str]:
 class _File:
     """One file of a format, as the lines of facts that it comes to."""
 
-    def __init__(self, path: str, run_id: str | None, old_format: ImportFormat | None, counts: Counts) -> None:
+    def __init__(
+        self, path: str, run_id: str | None, old_format: ImportFormat | None, counts: Counts, taken: Taken
+    ) -> None:
         self.path = path
+        self._taken = taken
         self._run_id = run_id
         self._format = old_format
         self._counts = counts
@@ -142,6 +160,7 @@ class _File:
                 remark=lambda words: print(f"{self.path}: {words}", file=sys.stderr),
             )
             for fact in self._format.read(old):
+                self._taken.add(fact)
                 yield encode_line(fact)
         self._progress.end()
 
@@ -183,9 +202,9 @@ class _File:
 
 def _open(path: str) -> BinaryIO:
     if path == "-":
-        return sys.stdin.buffer
+        return text_stream(sys.stdin.buffer)
     try:
-        return gzip.open(path, "rb") if path.endswith(".gz") else Path(path).open("rb")  # type: ignore[return-value]
+        return text_stream(gzip.open(path, "rb") if path.endswith(".gz") else Path(path).open("rb"))  # type: ignore[arg-type]
     except OSError as error:
         raise RerailError(f"{path} cannot be read: {error.strerror or error}") from None
 

@@ -22,7 +22,7 @@ from enum import IntEnum
 
 from rerail.server.core.attempt_record import TimedEvidence, WorkerExit
 from rerail.server.core.facts import Evidence, Initiator, Outcome, Pairs
-from rerail.server.core.naming import exception_in, node_in, rank_in
+from rerail.server.core.naming import device_in, exception_in, node_in, rank_in
 from rerail.server.core.pattern_words import words_of
 from rerail.server.core.view import CausalRole, Domain
 
@@ -95,6 +95,9 @@ class Reading:
     domain: Domain | None = None
 
 
+MACHINES = frozenset({"kernel", "dcgm"})
+"""Sources that speak of a machine and not of a rank."""
+
 UNREAD = Reading("unknown", CausalRole.UNKNOWN)
 
 
@@ -116,6 +119,13 @@ class Sign:
     def text(self) -> str:
         """What was said."""
         return self.item.evidence.text
+
+    @property
+    def who(self) -> str:
+        """Who it is about, in words: a machine where that itself speaks."""
+        if self.rank is None and self.item.evidence.source in MACHINES:
+            return f"Node {self.node}" if self.node else "A node"
+        return who(self.rank, self.node, self.item.evidence.local_rank, device_in(self.text))
 
     @property
     def accuses(self) -> bool:
@@ -153,6 +163,11 @@ class Case:
         """What the scheduler said, in order."""
         return tuple(state for _, state in self.scheduler_told)
 
+    @property
+    def noticed_at(self) -> int | None:
+        """When its end was first noticed, by whomever; None where nobody tells an instant."""
+        return min((*(at for at, _ in self.noticed_by), *(worker.at for worker in self.exits)), default=None)
+
     def says(self, *words: str) -> str | None:
         """The attempt's stated reason, or who noticed, if it contains one of the words."""
         told = [text for text in (self.reason, *(by for _, by in self.noticed_by)) if text]
@@ -169,6 +184,14 @@ class Case:
         """The rank whose process had this id, as the launcher named it when it ended."""
         words = f"(pid: {process})"
         return next((sign.rank for sign in self.signs if sign.rank is not None and words in sign.text), None)
+
+    def who_ended(self, worker: WorkerExit) -> str:
+        """Whose exit it was, in words; of a rank that is not known, what the line that tells of the exit names."""
+        if worker.rank >= 0:
+            return who(worker.rank)
+        code = f"exitcode {worker.exit_code}"
+        told = next((sign for sign in self.signs if sign.item.evidence.code == code and sign.rank is None), None)
+        return who(None, worker.node or None) if told is None else told.who
 
     def error_ns(self, emitter: str) -> int:
         """How far an emitter's clock may be off."""
@@ -259,10 +282,27 @@ def exception_traits(evidence: Evidence) -> dict[str, str]:
     return traits
 
 
-def who(rank: int | None, node: str | None = None) -> str:
-    """`Rank 3 on gpu-17`, as much as is known."""
-    named = "A rank" if rank is None else f"Rank {rank}"
-    return f"{named} on {node}" if node else named
+def who(rank: int | None, node: str | None = None, local_rank: int | None = None, device: int | None = None) -> str:
+    """`Rank 3 on gpu-17`, as much as is known; a local rank or a GPU of its machine where the rank is not."""
+    if rank is not None:
+        named = f"Rank {rank}"
+    elif device is not None:
+        named = f"The process of local GPU {device}"
+    elif local_rank is not None:
+        named = f"Local rank {local_rank}"
+    else:
+        named = "A rank"
+    if node:
+        return f"{named} on {node}"
+    return named if rank is not None or (local_rank is None and device is None) else f"{named} of a node not told"
+
+
+def placed(sentence: str, where: str) -> str:
+    """A sentence with `{where}` filled in, small where it does not begin with it."""
+    inside = where[:1].lower() + where[1:]
+    return sentence.replace("{where}", where, 1).replace("{where}", inside) if sentence.startswith("{where}") else (
+        sentence.replace("{where}", inside)
+    )  # fmt: skip
 
 
 def from_lines(case: Case, rule: CauseRule) -> Match | None:
@@ -280,7 +320,8 @@ def from_sign(first: Sign, rule: CauseRule, resting_on: Sequence[Sign]) -> Match
     reading = first.reading
     rank = reading.rank if reading.rank is not None else first.rank
     words = reading.words.strip(" .:\n")
-    sentence = (reading.says or "{where}: {words}.").replace("{where}", who(rank, first.node))
+    where = first.who if rank == first.rank else who(rank, first.node)
+    sentence = placed(reading.says or "{where}: {words}.", where)
     return Match(
         reading.confidence,
         sentence.replace("{words}", words[:240]),

@@ -294,6 +294,10 @@ class Exit(Fact):
     oom_killed: bool | None = None
 
 
+TRAINED_ON, TRAINING_DONE = "trained_on", "training_done"
+"""Codes of evidence that takes back what its log said before: its rank trained on; all of them did, to the end."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence(Fact):
     """A piece of raw evidence for a cause: a log line, an event, an XID."""

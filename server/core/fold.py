@@ -534,7 +534,10 @@ class RunFold:
             },
         )
         verdict, trace = judge(case)
-        judged = self._judged[number] = _Judged(signature, verdict, trace, analysis(item.evidence for item in counted))
+        near = case.noticed_at if case.noticed_at is not None else case.last_step_at
+        judged = self._judged[number] = _Judged(
+            signature, verdict, trace, analysis((item.evidence for item in counted), near)
+        )
         return judged
 
     def _suspicions(self, records: Sequence[AttemptRecord], steady: int) -> list[Suspicion]:

@@ -35,6 +35,11 @@ _SYSLOG = re.compile(
     r"^(?:<\d{1,3}>)?(?:[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT[\d:.,+Z-]{8,30})"
     r" ([\w.-]{1,120}) kernel:"
 )
+_NCCL = re.compile(
+    r"(?:^|[\s:\]])(?P<node>[A-Za-z0-9][\w.-]{0,120}):\d{1,10}:\d{1,10} \[(?:-1|(?P<device>\d{1,4}))\] "
+    r"(?:\S{1,200} )?NCCL "
+)
+"""How NCCL begins its lines: machine, process, thread, and the GPU by its number on that machine."""
 _PREFIX = re.compile(r"^(?:\[[A-Za-z_]{1,40}\d{1,7}\]:)?(?:\[rank\d{1,7}\]: ?){0,4}(?:\d{1,7}: )?")
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]{0,200})(?::(?: |$)([^\n]{0,4000})|\s{0,8}$)")
 _CALLED = re.compile(r"\brank=\d{1,7} (?:fn_ex|exit_ex|other_ex|init_ex): ([A-Za-z_]\w{0,100})\(([^\n]{0,4000})")
@@ -80,12 +85,20 @@ def rank_in(text: str) -> int | None:
 def node_in(text: str) -> str | None:
     """The machine a text names, or None."""
     head = text[:2000]
+    if "NCCL " in head and (spoke := _NCCL.search(head)):
+        return spoke["node"]
     if "ode" not in head and "srun" not in head and " kernel:" not in head and " ON " not in head:
         return None
     found = _SYSLOG.match(head) or _NODE.search(head)
     if found is None:
         return None
     return next(group for group in found.groups() if group is not None).rstrip(".,")
+
+
+def device_in(text: str) -> int | None:
+    """The number of the GPU on its machine that a line of NCCL is about, or None."""
+    found = _NCCL.search(text[:2000]) if "NCCL " in text[:2000] else None
+    return int(found["device"]) if found is not None and found["device"] else None
 
 
 def exception_in(text: str, code: str | None = None) -> ExceptionNamed | None:

@@ -65,6 +65,7 @@ def figures(view: RunView) -> dict[str, object]:
         "labels": dict(view.labels),
         "state": view.state.value,
         "outcome": None if view.outcome is None else view.outcome.value,
+        "reason": view.reason,
         "as_of": iso(view.as_of),
         "started_at": iso(view.started_at),
         "ended_at": iso(view.ended_at),

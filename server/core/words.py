@@ -88,3 +88,11 @@ def exit_code(code: int) -> str:
         return f"{shown} {signal.Signals(number_of_signal).name}"
     except ValueError:
         return shown
+
+
+def interruptions_and_relaunches(interruptions: int, relaunches: int) -> str:
+    """`1 interruption, 2 failed relaunches`: a relaunch that fails belongs to the interruption before it."""
+    if not interruptions and not relaunches:
+        return "no interruption found"
+    told = f"{interruptions} interruption{'s' * (interruptions != 1)}"
+    return told + (f", {relaunches} failed relaunch{'es' * (relaunches != 1)}" if relaunches else "")

@@ -157,10 +157,24 @@ def test_on_a_node_that_is_not_the_first_the_rank_is_the_global_one() -> None:
 
 def test_a_final_table_tells_every_rank_and_who_was_only_ended_by_the_launcher() -> None:
     log = CORPUS / "torchrun/sigkill.log"
-    facts = LauncherSource(node="vm", log=log).finish(None).facts
+    command = ("torchrun", "--nproc-per-node", "2", "eh.py")
+    facts = LauncherSource(node="vm", log=log, command=command).finish(None).facts
     exits = [(fact.restart, fact.rank, fact.exit_code) for fact in facts if isinstance(fact, Exit)]
     assert exits == [(0, 1, -9), (1, 1, 1), (1, 0, -15)]
     assert [fact.outcome for fact in facts if isinstance(fact, RunEnded)] == [Outcome.FAILED]
+
+
+def test_where_nothing_tells_how_many_nodes_there_are_a_local_rank_is_only_that(monkeypatch) -> None:
+    def ranks(*command: str) -> list[tuple[int | None, int | None]]:
+        log = CORPUS / "torchrun/sigkill.log"
+        facts = LauncherSource(node="vm", log=log, command=command).finish(None).facts
+        return [(fact.rank, fact.local_rank) for fact in facts if isinstance(fact, Exit)]
+
+    # the final table names a rank that no line before it had named; what was stated before stays as it was
+    assert ranks() == [(None, 1), (None, 1), (0, 0)]
+    assert ranks("torchrun", "eh.py")[0] == (1, 1)
+    monkeypatch.setenv("PET_NNODES", "4")  # what Kubeflow's operators set
+    assert ranks("torchrun", "eh.py")[0] == (None, 1)
 
 
 @pytest.mark.parametrize("scenario", ["inproc_exception", "inproc_multi"])

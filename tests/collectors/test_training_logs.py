@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerail.collectors.sources.launcher import LauncherSource
-from rerail.collectors.sources.progress_lines import Progress, Told, read_progress
+from rerail.collectors.sources.progress_lines import Progress, Told, may_tell, read_progress
 from rerail.server.core.facts import CheckpointMoment, Fact, RunStarted, Steps
 from rerail.server.core.fold import RunFold
 from rerail.server.core.view import RunView
@@ -108,6 +108,7 @@ def test_an_asynchronous_save_is_captured_first_and_durable_later():
     ],
 )  # fmt: skip
 def test_a_line_of_progress_is_read(text: str, told: Told, step: int, seconds: float | None):
+    assert may_tell(text.encode()), "a reader of whole logs would not look at it"
     found = told_by(text)
     assert (found.told, found.step) == (told, step)
     if seconds is not None:

@@ -166,6 +166,8 @@ def test_a_full_disk_found_while_saving_is_the_checkpoints(tmp_path):
     assert (found.verdict.cause, found.verdict.domain.value) == ("checkpoint_io", "infrastructure")
 
 
+LAUNCH = "+ torchrun --nproc-per-node 8 train.py\n"
+"""Without it nothing tells how many nodes there are, and a local rank is not the rank."""
 ELASTIC = {
     "torch 2.13": "E1129 12:03:40.228000 30487 torch/distributed/elastic/multiprocessing/api.py:1002] ",
     "torch 2.3": "E1129 12:03:40.228000 140617718325696 torch/distributed/elastic/multiprocessing/api.py:826] ",
@@ -192,7 +194,7 @@ def test_an_exit_code_without_words_is_what_it_is(tmp_path, prefix, code, cause)
 
 @pytest.mark.parametrize("kernel", KERNEL.values(), ids=KERNEL)
 def test_a_kill_that_the_kernel_explains_is_out_of_memory_with_its_culprit(tmp_path, kernel):
-    text = f"{ELASTIC['torch 2.13']}failed (exitcode: -9) local_rank: 5 (pid: 30501) of binary: /usr/bin/python3\n"
+    text = f"{LAUNCH}{ELASTIC['torch 2.13']}failed (exitcode: -9) local_rank: 5 (pid: 30501) of binary: python3\n"
     oom = (
         f"{kernel}python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\n"
         f"{kernel}Out of memory: Killed process 30501 (python3) total-vm:999999kB, anon-rss:500000kB, UID:1000\n"
@@ -283,7 +285,7 @@ def test_other_launchers_and_frameworks_are_understood(tmp_path, text, cause, ra
 
 def test_a_caught_error_in_a_line_does_not_outweigh_what_ended_the_run(tmp_path):
     text = (
-        "2026-11-29 11:00:00,000 ERROR uploading metrics failed: ValueError: odd\n"
+        f"{LAUNCH}2026-11-29 11:00:00,000 ERROR uploading metrics failed: ValueError: odd\n"
         + f"{ELASTIC['torch 2.13']}failed (exitcode: -9) local_rank: 5 (pid: 1) of binary: python\n"
     )
     assert said(judged(tmp_path, text)) == ("sigkill", 5)

@@ -251,8 +251,8 @@ def test_facts_are_analysed_whatever_their_order_and_without_dumps_there_is_noth
 
 
 def test_of_two_dumps_of_one_rank_the_later_one_counts():
-    early = evidence_of(recorded("missing_end_rank_2"), 3)
-    late = evidence_of(recorded("hang4_rank_3"), 3, seq=1)
+    early = evidence_of(recorded("hang4_rank_3"), 3)
+    late = evidence_of(recorded("hang4_end_rank_3.json"), 3, seq=1)
     others = [evidence_of(recorded(name), rank) for rank, name in enumerate(HANG4[:3])]
     assert analysis([*others, early, late]) == analysis([*others, late])
 

@@ -20,7 +20,7 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from rerail.server.core.cause_rules import (
@@ -34,11 +34,12 @@ from rerail.server.core.cause_rules import (
     from_lines,
     read_by,
     sign_of,
-    who,
 )
-from rerail.server.core.facts import Evidence, Pairs
+from rerail.server.core.facts import TRAINED_ON, TRAINING_DONE, Evidence, Pairs
 from rerail.server.core.fault_trace import fault_trace
+from rerail.server.core.flight_recorder.ages import remark, too_old
 from rerail.server.core.flight_recorder.summary import SOURCE
+from rerail.server.core.mentions import SPOKEN, is_mention
 from rerail.server.core.view import CausalRole, Domain, EvidenceLine, Verdict
 
 __all__ = ["UNKNOWN", "Case", "CauseRule", "Match", "judge", "judged_signs", "reading_of", "rules"]
@@ -58,6 +59,10 @@ DOUBTED = 0.8
 BEFORE_NS = 300_000_000_000
 """What a source that knows a machine's whole history said so long before an attempt began is not about it."""
 HISTORIES = frozenset({"kernel", "dcgm", "slurm", "kubernetes"})
+
+WENT_ON = 0.5
+"""What is left of a confidence where the log went on after what it rests on."""
+AFTER = " The log went on after that, and nothing else says why it ended."
 
 NEVER_SURVIVED = frozenset({"preemption", "time_limit", "node_lost", "operator_stop"})
 """Announced ahead of time: steps that follow do not take them back."""
@@ -101,6 +106,8 @@ def reading_of(evidence: Evidence) -> Reading:
     """What one piece of evidence says by itself: the class it tells of, and its causal role."""
     if evidence.source == SOURCE:
         return Reading("unknown", CausalRole.CONFIRMATION)
+    if evidence.code in (TRAINED_ON, TRAINING_DONE):
+        return Reading("unknown", CausalRole.INFORMATIONAL)
     if len(evidence.text) > LONGEST_READ:
         half = LONGEST_READ // 2
         evidence = replace(evidence, text=f"{evidence.text[:half]}\n{evidence.text[-half:]}")
@@ -108,9 +115,13 @@ def reading_of(evidence: Evidence) -> Reading:
     if "Xid" not in shape and "exitcode" not in shape:
         shape = _LONG_NUMBER.sub("000", shape)
     reading = _read(evidence.source, evidence.code, evidence.attributes, shape)
-    if reading.role is not CausalRole.INITIATING or shape == evidence.text:
+    if reading.role is not CausalRole.INITIATING:
         return reading
-    return read_by(_known()[reading.cause], evidence, evidence.text.lower()) or UNREAD
+    if shape != evidence.text:
+        reading = read_by(_known()[reading.cause], evidence, evidence.text.lower()) or UNREAD
+    if evidence.code is None and evidence.source in SPOKEN and is_mention(evidence.text, reading.words):
+        return replace(reading, role=CausalRole.INFORMATIONAL)
+    return reading
 
 
 @lru_cache(maxsize=16_384)
@@ -122,14 +133,18 @@ def _read(source: str, code: str | None, attributes: Pairs, shape: str) -> Readi
     return next((reading for reading in found if reading is not None), UNREAD)
 
 
-def judged_signs(case: Case) -> tuple[Sign, ...]:
-    """The evidence of a case as the rules read it, in order, without accusations that its context takes back."""
+def judged_signs(case: Case, *, goes_by_log: bool = True) -> tuple[Sign, ...]:
+    """The evidence of a case as the rules read it, in order, without accusations that its context takes back.
+
+    `goes_by_log`: a log that went on after an error takes it back.
+    """
     lost_peers: dict[int, int] = {}
     signs = []
+    went_on = _went_on(case) if goes_by_log else _WentOn({}, {})
     for item in case.evidence:
         sign = sign_of(item, reading_of(item.evidence))
         reading, rank = sign.reading, sign.rank
-        if sign.accuses and _is_survived(case, sign):
+        if sign.accuses and (_is_survived(case, sign) or went_on.covers(sign)):
             sign = replace(sign, reading=replace(reading, role=CausalRole.UNKNOWN))
         elif rank is not None:
             since = lost_peers.get(rank)
@@ -140,6 +155,35 @@ def judged_signs(case: Case) -> tuple[Sign, ...]:
                 lost_peers.setdefault(rank, sign.at)
         signs.append(sign)
     return tuple(signs)
+
+
+@dataclass(frozen=True, slots=True)
+class _WentOn:
+    """Up to where in a log its ranks are known to have trained on: `(emitter, …)` → the last such `seq`."""
+
+    ranks: dict[tuple[str, int | None, int | None, str | None], int]
+    all_of: dict[str, int]
+
+    def covers(self, sign: Sign) -> bool:
+        """A line of free text, said before its rank trained on."""
+        told = sign.item.evidence
+        if told.source not in SPOKEN or sign.reading.cause in NEVER_SURVIVED:
+            return False
+        mine = self.ranks.get((told.emitter, told.rank, told.local_rank, told.node), -1)
+        return told.seq < max(mine, self.all_of.get(told.emitter, -1))
+
+
+def _went_on(case: Case) -> _WentOn:
+    ranks: dict[tuple[str, int | None, int | None, str | None], int] = {}
+    all_of: dict[str, int] = {}
+    for item in case.evidence:
+        told = item.evidence
+        if told.code == TRAINED_ON:
+            key = (told.emitter, told.rank, told.local_rank, told.node)
+            ranks[key] = max(told.seq, ranks.get(key, -1))
+        elif told.code == TRAINING_DONE:
+            all_of[told.emitter] = max(told.seq, all_of.get(told.emitter, -1))
+    return _WentOn(ranks, all_of)
 
 
 def _is_survived(case: Case, sign: Sign) -> bool:
@@ -160,13 +204,15 @@ def _is_survived(case: Case, sign: Sign) -> bool:
 def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
     """The verdict of a case, and its fault trace: the evidence in order with the role of each piece."""
     case = replace(case, signs=judged_signs(case))
-    found = []
-    for rule in _known().values():
-        match = rule.match(case) if rule.match is not None else from_lines(case, rule)
-        if match is not None:
-            found.append((rule, match))
+    found = _concluded(case)
+    if all(match.weight <= Weight.ECHO for _, match in found) and any(worker.exit_code for worker in case.exits):
+        # It did end with an error and nothing else says why: then what its log went on after is the best that is known.
+        as_told = replace(case, signs=judged_signs(case, goes_by_log=False))
+        if as_told.signs != case.signs:
+            case, found = as_told, [(rule, _doubted(match)) for rule, match in _concluded(as_told)]
+    remarks = {order: remark(age) for order, age in too_old(case.evidence, case.last_step_at, case.noticed_at).items()}
     if not found:
-        return UNKNOWN, fault_trace(case, None)
+        return UNKNOWN, fault_trace(case, None, remarks)
     rule, match = _decisive(found)
     verdict = Verdict(
         cause=rule.name,
@@ -181,18 +227,35 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
     )
     doubt = _doubt(case, verdict, match)
     if doubt is None:
-        return verdict, fault_trace(case, match)
+        return verdict, fault_trace(case, match, remarks)
     other, allowed = doubt
     apart = abs(other.at - match.initiating[0].at)
     said = (
-        f" {who(other.rank, other.node)} ({other.reading.cause}) followed {apart / 1e9:.3f} s later by another clock; "
+        f" {other.who} ({other.reading.cause}) followed {apart / 1e9:.3f} s later by another clock; "
         f"the two clocks are known to {allowed / 1e9:.3f} s only, so it may have been first."
     )
     confidence = round(verdict.confidence * DOUBTED, 3)
-    shown = {other.item.order(): f"May have been first: the two clocks are known to {allowed / 1e9:.3f} s only."}
+    shown = {
+        **remarks,
+        other.item.order(): f"May have been first: the two clocks are known to {allowed / 1e9:.3f} s only.",
+    }
     return replace(verdict, confidence=confidence, sentence=f"{verdict.sentence}{said}"), fault_trace(
         case, match, shown
     )
+
+
+def _concluded(case: Case) -> list[tuple[CauseRule, Match]]:
+    """What every rule concludes that concludes anything."""
+    found = []
+    for rule in _known().values():
+        match = rule.match(case) if rule.match is not None else from_lines(case, rule)
+        if match is not None:
+            found.append((rule, match))
+    return found
+
+
+def _doubted(match: Match) -> Match:
+    return replace(match, confidence=round(match.confidence * WENT_ON, 3), sentence=f"{match.sentence}{AFTER}")
 
 
 def _decisive(found: Sequence[tuple[CauseRule, Match]]) -> tuple[CauseRule, Match]:

@@ -15,7 +15,7 @@ from rerail.server.core.view import Domain
 
 def match(case: Case) -> Match | None:
     """What the dumps say, else the first line that tells of a mismatch."""
-    told = dump_verdict(case.evidence)
+    told = dump_verdict(case.evidence, case.noticed_at, case.last_step_at)
     if told is not None and told.cause == MISMATCH:
         return Match(
             told.confidence, told.sentence, told.rank, told.node, told.at, told.initiating, told.missing_evidence,

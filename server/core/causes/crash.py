@@ -28,7 +28,7 @@ def match(case: Case) -> Match | None:
             words, signal = SIGNALS[worker.exit_code]
             traits = dict(found.traits) if found is not None else {}
             return Match(
-                0.8, f"{who(rank)} died of {words}.", rank, worker.node or None,
+                0.8, f"{case.who_ended(worker)} died of {words}.", rank, worker.node or None,
                 worker.at if found is None or found.at is None else min(found.at, worker.at),
                 initiating=() if found is None else found.initiating, missing_evidence=MISSING,
                 traits=tuple(sorted({**traits, "signal": signal}.items())),
@@ -36,7 +36,10 @@ def match(case: Case) -> Match | None:
     if found is not None:
         aborted = next((worker for worker in case.exits if worker.exit_code in (-6, 134)), None)
         rank = found.rank if found.rank is not None or aborted is None or aborted.rank < 0 else aborted.rank
-        sentence = found.sentence.replace(who(None), who(rank), 1) if rank is not None else found.sentence
+        sentence = found.sentence
+        if rank is not None and found.rank is None:
+            spoke = next((sign.who for sign in case.signs if sign.item in found.initiating[:1]), who(None, found.node))
+            sentence = sentence.replace(spoke, who(rank, found.node), 1)
         return Match(
             found.confidence, sentence, rank, found.node, found.at, found.initiating, MISSING, found.weight,
             found.traits,
@@ -45,7 +48,7 @@ def match(case: Case) -> Match | None:
         if worker.exit_code in (-6, 134):
             rank = worker.rank if worker.rank >= 0 else None
             return Match(
-                0.4, f"{who(rank)} aborted; aborts are often the echo of another rank's death.", rank,
+                0.4, f"{case.who_ended(worker)} aborted; aborts are often the echo of another rank's death.", rank,
                 worker.node or None, worker.at, missing_evidence="Exit codes and last lines of every rank.",
                 weight=Weight.ECHO, traits=(("signal", "SIGABRT"),),
             )  # fmt: skip

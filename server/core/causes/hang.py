@@ -21,7 +21,7 @@ MISSING = "A flight recorder dump or per-rank step beginnings would name the ran
 
 def match(case: Case) -> Match | None:
     """What the dumps say; else a monitor's time-out, a collective's own, or somebody who says that it hung."""
-    told_by_dumps = dump_verdict(case.evidence)
+    told_by_dumps = dump_verdict(case.evidence, case.noticed_at, case.last_step_at)
     if told_by_dumps is not None and told_by_dumps.cause == HANG:
         return _by_dumps(case, told_by_dumps)
     signs = case.accusing(RULE.name)

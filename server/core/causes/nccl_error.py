@@ -6,7 +6,9 @@ all that is known.
 
 from __future__ import annotations
 
-from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line, who
+from dataclasses import replace
+
+from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line
 from rerail.server.core.view import CausalRole, Domain
 
 MISSING = "The first rank that failed: its own log and exit code; and the counters of the links between the two."
@@ -16,10 +18,7 @@ def match(case: Case) -> Match | None:
     """NCCL's own error, or the remote one where nothing else is known."""
     found = from_lines(case, RULE)
     if found is not None:
-        return Match(
-            found.confidence, found.sentence, None, found.node, found.at, found.initiating, MISSING, found.weight,
-            found.traits,
-        )  # fmt: skip
+        return replace(found, rank=None, missing_evidence=MISSING)
     echoes = [
         sign for sign in case.signs if sign.reading.cause == RULE.name and sign.reading.role is CausalRole.CASCADE
     ]
@@ -27,7 +26,7 @@ def match(case: Case) -> Match | None:
         return None
     first = echoes[0]
     return Match(
-        0.45, f"{who(first.rank)} lost an NCCL peer; why that one went away is not told.", None, None, first.at,
+        0.45, f"{first.who} lost an NCCL peer; why that one went away is not told.", None, None, first.at,
         (first.item,), MISSING, Weight.ECHO, first.reading.traits,
     )  # fmt: skip
 

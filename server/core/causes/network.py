@@ -17,7 +17,6 @@ from rerail.server.core.cause_rules import (
     exception_traits,
     from_lines,
     line,
-    who,
 )
 from rerail.server.core.facts import Evidence
 from rerail.server.core.naming import exception_in
@@ -79,7 +78,7 @@ def match(case: Case) -> Match | None:
         return None
     first = echoes[0]
     return Match(
-        0.3, f"{who(first.rank)} lost a connection; whether the other side died or the network failed is not told.",
+        0.3, f"{first.who} lost a connection; whether the other side died or the network failed is not told.",
         None, None, first.at, (first.item,), MISSING, Weight.ECHO, first.reading.traits, Domain.UNKNOWN,
     )  # fmt: skip
 
@@ -96,6 +95,8 @@ RULE = CauseRule(
             r"Network is unreachable|No route to host"
             r"|Temporary failure in name resolution|Name or service not known"
             r"|Could not resolve host|Link is Down\b[^\n]{0,60}|NIC Link is Down"
+            r"|\bLink (?:is )?down\b[^\n]{0,60}|[Cc]able (?:is )?unplugged|link status definitely down[^\n]{0,60}"
+            r"|\bport \d{1,4} (?:state )?(?:is )?DOWN\b"
             r"|carrier lost|link flap[^\n]{0,60}|NETDEV WATCHDOG[^\n]{0,80}"
             r"|(?:NIC|network) health check[^\n]{0,30}fail[^\n]{0,80}",
             "{where} lost the network: {words}.",

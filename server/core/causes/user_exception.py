@@ -79,7 +79,7 @@ def match(case: Case) -> Match | None:
         rank = first.reading.rank if first.reading.rank is not None else first.rank
         return Match(
             first.reading.confidence,
-            f"{who(rank, first.node)}: {first.reading.words}.",
+            f"{first.who if rank == first.rank else who(rank, first.node)}: {first.reading.words}.",
             rank,
             first.node,
             first.at,
@@ -99,6 +99,7 @@ def _raised(case: Case, signs: list[Sign]) -> Match:
     ranks = sorted({sign.rank for sign in same if sign.rank is not None})
     rank = first.rank if first.rank is not None else _only_failed(case)
     confidence = first.reading.confidence if rank is not None else 0.75
+    named = first.who if rank == first.rank else who(rank, first.node)
     if len(ranks) > 1:
         named = ", ".join(map(str, ranks[:8])) + ("" if len(ranks) <= 8 else f", … ({len(ranks)} in all)")
         return Match(
@@ -106,7 +107,7 @@ def _raised(case: Case, signs: list[Sign]) -> Match:
             tuple(sign.item for sign in same[:20]), traits=first.reading.traits,
         )  # fmt: skip
     return Match(
-        confidence, f"{who(rank)} raised {first.reading.words}", rank, first.node, first.at, (first.item,),
+        confidence, f"{named} raised {first.reading.words}", rank, first.node, first.at, (first.item,),
         traits=first.reading.traits,
     )  # fmt: skip
 
@@ -128,7 +129,7 @@ def _exited(case: Case) -> Match | None:
         rank = worker.rank if worker.rank >= 0 else None
         if 0 < worker.exit_code < 126 and (rank is None or rank not in echoing):
             return Match(
-                0.5, f"{who(rank)} ended itself with exit code {worker.exit_code} and said no more.", rank,
+                0.5, f"{case.who_ended(worker)} ended itself with exit code {worker.exit_code} and said no more.", rank,
                 worker.node or None, worker.at, missing_evidence=MISSING, weight=Weight.ECHO,
             )  # fmt: skip
     return None

@@ -13,17 +13,18 @@ Rules, the first that applies decides
 7. Nothing is pending: the hang, if there was one, was not in a collective.
 
 What it does not know: operations that were never recorded (gloo's sends), what happened before a ring wrapped, and
-whether all dumps are of the same moment.
+whether all dumps are of the same moment. Dumps of several hangs are told apart first (`dump_sets.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from rerail.server.core.facts import Evidence
 from rerail.server.core.flight_recorder.conclusions import MOST_CULPRITS, Analysis, Conclusion, GroupRow, Place, Ranks
+from rerail.server.core.flight_recorder.dump_sets import dump_sets, nearest_set
 from rerail.server.core.flight_recorder.groups import Group, Picture, Transfer, picture
 from rerail.server.core.flight_recorder.mismatch import Difference, Mismatch, mismatch_in
 from rerail.server.core.flight_recorder.ranks import named, packed
@@ -52,10 +53,34 @@ def is_dump(fact: Evidence) -> bool:
     return fact.source == SOURCE and fact.code in (DUMP_CODE, GROUPS_CODE)
 
 
-def analysis(evidence: Iterable[Evidence]) -> Analysis | None:
-    """What the flight recorders among the evidence of one attempt say; None where there are none."""
+def analysis(evidence: Iterable[Evidence], near: int | None = None) -> Analysis | None:
+    """What the flight recorders among the evidence of one attempt say; None where there are none.
+
+    Where they are of several hangs, that nearest to `near`, in ns, is judged; `unknown` says so.
+    """
     told = tuple(sorted((fact for fact in evidence if is_dump(fact)), key=lambda fact: (fact.emitter, fact.seq)))
-    return _analysed(told) if told else None
+    if not told:
+        return None
+    sets = _sets(told)
+    found = _analysed(sets[nearest_set(sets, near)] if len(sets) > 1 else told)
+    return found if found is None or len(sets) < 2 else replace(found, unknown=(several(len(sets)), *found.unknown))
+
+
+def dumps_near(evidence: Iterable[Evidence], near: int | None) -> tuple[tuple[Evidence, ...], int]:
+    """The dumps that `analysis` judges, and of how many hangs dumps were given."""
+    told = tuple(sorted((fact for fact in evidence if is_dump(fact)), key=lambda fact: (fact.emitter, fact.seq)))
+    sets = _sets(told)
+    return (sets[nearest_set(sets, near)], len(sets)) if sets else ((), 0)
+
+
+def several(count: int) -> str:
+    """What to say where dumps of several hangs were given."""
+    return f"The dumps are of {count} hangs that can be told apart; this is the one nearest to the interruption."
+
+
+@lru_cache(maxsize=4)
+def _sets(told: tuple[Evidence, ...]) -> tuple[tuple[Evidence, ...], ...]:
+    return dump_sets(told)
 
 
 @lru_cache(maxsize=4)

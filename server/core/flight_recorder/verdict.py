@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 from rerail.server.core.attempt_record import TimedEvidence
 from rerail.server.core.facts import Pairs
-from rerail.server.core.flight_recorder.analysis import analysis, is_dump
+from rerail.server.core.flight_recorder.ages import DOUBTED, remark, too_old
+from rerail.server.core.flight_recorder.analysis import analysis, dumps_near, is_dump, several
 from rerail.server.core.flight_recorder.conclusions import Conclusion
+from rerail.server.core.flight_recorder.summary import DUMP_CODE
 
 HANG, MISMATCH = "hang", "collective_mismatch"
 MOST_EVIDENCE = 20
@@ -44,19 +46,35 @@ class DumpVerdict:
     """`operation` and `frame`, sorted by name, where they are known."""
 
 
-def dump_verdict(evidence: Sequence[TimedEvidence]) -> DumpVerdict | None:
-    """What the dumps among the evidence say of the cause; None where they say nothing of it."""
+def dump_verdict(
+    evidence: Sequence[TimedEvidence], noticed_at: int | None = None, last_step_at: int | None = None
+) -> DumpVerdict | None:
+    """What the dumps among the evidence say of the cause; None where they say nothing of it.
+
+    `noticed_at` and `last_step_at` are the interruption's, in ns, where they are known.
+    """
     dumps = [item for item in evidence if is_dump(item.evidence)]
-    found = analysis(item.evidence for item in dumps)
+    near = noticed_at if noticed_at is not None else last_step_at
+    found = analysis((item.evidence for item in dumps), near)
     if found is None or found.conclusion not in SETTLES:
         return None
+    judged, set_count = dumps_near((item.evidence for item in dumps), near)
+    counted = {(fact.emitter, fact.seq) for fact in judged}
+    dumps = [item for item in dumps if (item.evidence.emitter, item.evidence.seq) in counted]
+    ages = too_old(dumps, last_step_at, noticed_at)
+    sentence, confidence = found.sentence, found.confidence
+    if set_count > 1:
+        sentence += f" {several(set_count)}"
+    if ages and len(ages) == sum(item.evidence.code == DUMP_CODE for item in dumps):
+        sentence += f" {remark(min(ages.values()))}"
+        confidence = round(confidence * DOUBTED, 3)
     blamed = set(found.culprits)
     resting = [item for item in dumps if item.evidence.rank in blamed] or dumps
     traits = {"operation": found.operation, "frame": found.frame}
     return DumpVerdict(
         cause=MISMATCH if found.conclusion is Conclusion.MISMATCH else HANG,
-        confidence=found.confidence,
-        sentence=found.sentence,
+        confidence=confidence,
+        sentence=sentence,
         rank=found.culprits[0] if found.culprit_count == 1 else None,
         node=found.culprit_node,
         at=min(item.at for item in dumps),

@@ -1,0 +1,110 @@
+"""Dumps of several hangs given together, and dumps that are older than what they are asked about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerail.server.cli import main
+from rerail.server.core.attempt_record import TimedEvidence
+from rerail.server.core.cause_rules import Case
+from rerail.server.core.causes import judge
+from rerail.server.core.facts import Evidence
+from rerail.server.core.flight_recorder.analysis import analysis
+from rerail.server.core.flight_recorder.dump_sets import dump_sets, nearest_set
+from rerail.server.core.flight_recorder.summary import GROUPS_CODE, SUMMARY, side_car_summary, summary_of, summary_text
+from tests.dumps import CORPUS, evidence_of, read_side_car, recorded
+
+SECOND = 1_000_000_000
+
+
+def dump(name: str, rank: int, seq: int) -> Evidence:
+    fact = evidence_of(recorded(name), rank, seq=seq, emitter=f"artefact/{name}")
+    told = summary_of(dict(fact.attributes)[SUMMARY])
+    assert told is not None
+    assert told.last_at is not None
+    return replace(fact, at=told.last_at)
+
+
+def side_car(rank: int) -> Evidence:
+    told = side_car_summary(read_side_car(recorded(f"hang4_rank_{rank}.sidecar.json")), rank)
+    fact = evidence_of(recorded("hang4_rank_0"), rank, seq=1, emitter=f"artefact/car{rank}", code=GROUPS_CODE)
+    return replace(fact, attributes=((SUMMARY, summary_text(told)),))
+
+
+HANG4 = [dump(f"hang4_rank_{rank}", rank, 0) for rank in range(4)]
+LATER = [dump(f"hang4_end_rank_{rank}.json", rank, 0) for rank in range(4)]
+MISSING = [dump(f"missing_end_rank_{rank}", rank, 0) for rank in range(3)]
+CARS = [side_car(rank) for rank in range(4)]
+FULL = [dump("full2000_rank_0", 0, 0)]
+
+
+def names(found: tuple[tuple[Evidence, ...], ...]) -> list[set[str]]:
+    return [{fact.emitter for fact in each} for each in found]
+
+
+@given(st.permutations([*HANG4, *LATER, *MISSING, *CARS, *FULL]))
+def test_three_hangs_are_told_apart_whatever_the_order(dumps: list[Evidence]):
+    assert names(dump_sets(dumps)) == [
+        {fact.emitter for fact in MISSING},
+        {fact.emitter for fact in (*HANG4, *LATER, *CARS)},
+        {fact.emitter for fact in FULL},
+    ]
+
+
+def test_two_moments_of_one_hang_are_one_and_so_is_a_hang_of_which_a_rank_is_long_silent():
+    assert len(dump_sets([*HANG4, *LATER])) == 1
+    silent = replace(HANG4[3], at=HANG4[3].at - 7200 * SECOND)
+    assert len(dump_sets([*HANG4[:3], silent])) == 1
+    assert dump_sets([]) == ()
+
+
+@pytest.mark.parametrize(("near", "culprit"), [(MISSING[0].at, 2), (HANG4[0].at, 3), (HANG4[0].at + 40 * SECOND, 3)])
+def test_the_hang_nearest_to_the_interruption_is_judged_and_the_others_are_told(near: int, culprit: int):
+    found = analysis([*HANG4, *CARS, *MISSING], near)
+    assert found is not None
+    assert found.culprits == (culprit,)
+    assert "2 hangs" in found.unknown[0]
+    alone = analysis([*HANG4, *CARS] if culprit == 3 else MISSING, near)
+    assert alone is not None
+    assert replace(found, unknown=found.unknown[1:]) == alone
+
+
+def test_without_an_instant_the_hang_with_the_most_ranks_is_judged():
+    sets = dump_sets([*MISSING, *HANG4])
+    assert nearest_set(sets, None) == 1
+
+
+def case(dumps: list[Evidence], noticed_at: int | None, last_step_at: int | None = None) -> Case:
+    noticed = () if noticed_at is None else ((noticed_at, "torchrun"),)
+    items = sorted((TimedEvidence(fact.at, fact) for fact in dumps), key=TimedEvidence.order)
+    return Case(items, (), (), None, None, noticed, (), (), None, False, None, last_step_at=last_step_at)
+
+
+@pytest.mark.parametrize(
+    ("noticed_after", "last_step_after", "is_old"),
+    [(60, None, False), (1800, None, False), (1800 + 600, None, True), (9000, 60, False), (300, 290, True)],
+)
+def test_a_dump_older_than_its_interruption_says_so_and_counts_less(noticed_after, last_step_after, is_old):
+    end = max(fact.at for fact in HANG4)
+    last_step = None if last_step_after is None else end + last_step_after * SECOND
+    verdict, trace = judge(case([*HANG4, *CARS], end + noticed_after * SECOND, last_step))
+    fresh, _ = judge(case([*HANG4, *CARS], None))
+    assert (verdict.cause, verdict.culprit_rank) == ("hang", 3)
+    assert (verdict.confidence < fresh.confidence) == is_old
+    assert ("older than the interruption" in verdict.sentence) == is_old
+    assert any("older than the interruption" in (line.meaning or "") for line in trace) == is_old
+
+
+def test_classify_judges_each_hang_of_a_folder_and_counts_them(tmp_path, capsys):
+    for name in [f"hang4_rank_{rank}" for rank in range(4)] + [f"missing_end_rank_{rank}" for rank in range(3)]:
+        (tmp_path / name).write_bytes((CORPUS / name).read_bytes())
+    assert main(["classify", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert "7 files read, 2 interruptions" in told
+    assert "the dumps are of 2 hangs" in told
+    assert "Rank 2 did not join all_reduce #4" in told
+    assert "Rank 3 did not join all_gather #3" in told

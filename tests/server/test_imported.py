@@ -1,0 +1,150 @@
+"""What `rerail import` says at its end: how much was interrupted, or why nothing was."""
+
+# ruff: noqa: E501 - lines of logs are as long as they are
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from rerail.server.cli import main
+from tests.dumps import CORPUS as DUMPS
+
+CORPUS = Path(__file__).parent.parent / "corpus"
+TRACEBACK = "".join(
+    f"2026-11-29T12:00:00Z [rank3]: {line}\n" for line in ["Traceback (most recent call last):", "ValueError: bad"]
+)
+
+
+@pytest.fixture(autouse=True)
+def _database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RERAIL_DATABASE_URL", f"sqlite:///{tmp_path / 'rerail.sqlite3'}")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("RERAIL_URL", raising=False)
+
+
+def shown(capsys: pytest.CaptureFixture[str], run: str) -> dict:
+    capsys.readouterr()
+    assert main(["show", run, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("log", "counts"),
+    [
+        ("verdicts/nvrx/0.7.0.dev89/multi", "1 interruption, 2 failed relaunches"),
+        ("verdicts/nvrx/0.7.0.dev89/noprogress", "1 interruption, 3 failed relaunches"),
+        ("verdicts/nvrx/0.4.1/exception", "1 interruption"),
+        ("torchrun/sigkill.log", "1 interruption, 1 failed relaunch"),
+    ],
+)
+def test_import_and_classify_count_alike(log: str, counts: str, capsys: pytest.CaptureFixture[str]):
+    path = CORPUS / log
+    path = next(path.rglob("*.log*")) if path.is_dir() else path
+    assert main(["import", "logs", str(path), "--run", "r"]) == 0
+    assert f"run r: {counts}; it ended: " in capsys.readouterr().err
+    assert main(["classify", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[0].endswith(f"read, {counts}")
+    assert main(["classify", str(path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    relaunches = int((re.search(r"(\d+) failed", counts) or [0, 0])[1])
+    assert told["counts"] == {"interruptions": 1, "failed_relaunches": relaunches}
+    (incident,) = shown(capsys, "r")["incidents"]
+    assert incident["failed_relaunches"] == relaunches
+
+
+def test_dumps_alone_make_no_incident_and_the_rank_and_the_way_to_one_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    for rank in range(4):
+        for name in (f"hang4_rank_{rank}", f"hang4_rank_{rank}.sidecar.json"):
+            (folder / name).write_bytes((DUMPS / name).read_bytes())
+    assert main(["import", "flight-recorder", str(folder), "--run", "hung"]) == 0
+    told = capsys.readouterr().err
+    assert "8 pieces of evidence taken, but no incident: nothing so far tells that an attempt of it ended" in told
+    assert "hang, rank 3" in told
+    assert "rerail import logs LAUNCHER_LOG --run hung" in told
+    assert f"rerail classify {folder}" in told
+
+
+def test_a_workers_log_alone_says_the_same_and_the_launchers_log_makes_the_incident(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    worker, launcher = tmp_path / "worker.log", tmp_path / "launcher.log"
+    worker.write_text(TRACEBACK)
+    launcher.write_text(
+        "E1129 12:00:02.228000 30487 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) "
+        "local_rank: 3 (pid: 30501) of binary: python3\n"
+    )
+    assert main(["import", "logs", str(worker), "--run", "r"]) == 0
+    told = capsys.readouterr().err
+    assert "1 piece of evidence taken, but no incident" in told
+    assert "user_exception, rank 3 (85% sure). Rank 3 raised ValueError: bad" in told
+    assert shown(capsys, "r")["incidents"] == []
+    assert main(["import", "logs", str(launcher), "--run", "r"]) == 0
+    assert "run r: 1 interruption\n  attempt 0: user_exception, rank 3" in capsys.readouterr().err
+
+
+def test_a_log_that_accuses_nobody_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "x.log").write_text("2026-11-29T12:00:00Z loading No space left on device handler\n")
+    assert main(["import", "logs", str(tmp_path / "x.log"), "--run", "r"]) == 0
+    assert "none of which says that something stopped" in capsys.readouterr().err
+
+
+ENDS = {
+    "ft_launcher must not restart": ("verdicts/nvrx/0.7.0.dev89/noprogress", "must not be restarted"),
+    "ft_launcher, early termination": ("verdicts/nvrx/0.6.0/noprogress", "EARLY TERMINATION"),
+    "torchrun": ("torchrun/sigkill.log", "no restart was left"),
+}
+
+
+@pytest.mark.parametrize(("log", "words"), ENDS.values(), ids=ENDS)
+def test_a_run_that_its_launcher_gave_up_is_ended_with_the_reason(
+    log: str, words: str, capsys: pytest.CaptureFixture[str]
+):
+    path = CORPUS / log
+    path = next(path.rglob("*.log*")) if path.is_dir() else path
+    assert main(["import", "logs", str(path), "--run", "r"]) == 0
+    run = shown(capsys, "r")
+    assert (run["state"], run["outcome"]) == ("ended", "failed")
+    assert words in run["reason"]
+
+
+@pytest.mark.parametrize(
+    ("last", "outcome", "words"),
+    [
+        ("# EXIT rc=[93] wall=30.8s", "failed", "exit code 93"),
+        ("# EXIT rc=[0] wall=30.8s", "completed", ""),
+        ("I1129 12:00:09.228000 77 torch/x/api.py:1] Local worker group finished (WorkerState.FAILED). Waiting 300 seconds "
+         "for other agents to finish", "failed", "no restart was left; all 3 restarts are spent"),
+    ],
+)  # fmt: skip
+def test_the_last_line_of_a_launcher_ends_the_run(tmp_path: Path, last: str, outcome: str, words: str, capsys):
+    lines = [
+        "I1129 12:00:00.228000 77 torch/x/api.py:1] [default] Rendezvous'ing worker group",
+        "I1129 12:00:01.228000 77 torch/x/api.py:1] [default] Worker group FAILED. 1/3 attempts left; will restart worker "
+        "group",
+        "I1129 12:00:02.228000 77 torch/x/api.py:1] [default] Rendezvous'ing worker group",
+        last,
+    ]
+    (tmp_path / "l.log").write_text("".join(line + "\n" for line in lines))
+    assert main(["import", "logs", str(tmp_path / "l.log"), "--run", "r"]) == 0
+    run = shown(capsys, "r")
+    assert (run["state"], run["outcome"]) == ("ended", outcome)
+    assert words in (run["reason"] or "")
+
+
+def test_several_launches_in_one_log_are_one_interruption_and_its_failed_relaunches(tmp_path: Path, capsys):
+    path = tmp_path / "multi.log"
+    path.write_bytes(b"".join((CORPUS / "torchrun" / f"{name}.log").read_bytes() for name in ("exc", "exit", "oom")))
+    assert main(["import", "logs", str(path), "--run", "r"]) == 0
+    assert "run r: 1 interruption, 2 failed relaunches; it ended: failed" in capsys.readouterr().err
+    assert main(["classify", str(path)]) == 0
+    told = capsys.readouterr().out
+    assert told.splitlines()[0].endswith("1 interruption, 2 failed relaunches")
+    causes = ["attempt 0: loss_anomaly", "after attempt 0: user_exception", "after attempt 0: host_oom"]
+    assert all(cause in told for cause in causes)
