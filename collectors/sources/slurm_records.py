@@ -36,6 +36,10 @@ STATES = tuple(sorted(RUNNING | ENDED | WAITING))
 NOTHING = frozenset(
     {"", "none", "unknown", "n/a", "(null)", "none assigned", "invalid", "null", "unlimited", "partition_limit"}
 )
+_SLURM_JSON = re.compile(
+    r'"(?:Slurm|slurm)"\s*:\s*\{|"jobs"\s*:\s*\[[\s\S]*"(?:job_state|allocation_nodes|accrue_time|derived_exit_code)"\s*:'
+    r'|"(?:sinfo|nodes)"\s*:\s*\[[\s\S]*"(?:reason_changed_at|slurmd_version|slurmd_start_time)"\s*:'
+)
 _KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z0-9_:./%-]{0,60})=")
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 _REASON_BY = re.compile(r"\[([^\]@\s]{1,100})@([^\]\s]{1,40})\]\s*$")
@@ -110,14 +114,14 @@ Record = Job | NodeEvent | Refused
 
 def is_slurm(head: bytes) -> bool:
     """Whether a file that begins so is the output of one of Slurm's commands."""
-    text = head[:4096].lstrip().decode("utf-8", "replace")
+    text = head.lstrip().decode("utf-8", "replace")
     first = text.split("\n", 1)[0].strip().lower()
     if first.startswith(("jobid=", "nodename=")):
         return True
     columns = first.split("|")
     if len(columns) > 2 and ({"jobid", "state"} <= set(columns) or {"nodename", "timestart"} <= set(columns)):
         return True
-    return text[:1] == "{" and re.search(r'"(?:Slurm|slurm)"\s*:\s*\{', text) is not None
+    return text[:1] == "{" and _SLURM_JSON.search(text) is not None
 
 
 def read(content: bytes, *, zone_seconds: int | None = None) -> Iterator[Record]:

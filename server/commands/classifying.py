@@ -21,7 +21,17 @@ from rerail.collectors.sources.run_files import RUN, UNKNOWN_INSTANT, RunFiles, 
 from rerail.server.core.attempt_record import TimedEvidence, WorkerExit
 from rerail.server.core.cause_rules import Case, Weight
 from rerail.server.core.causes import judge, judged_signs
-from rerail.server.core.facts import AttemptEnded, AttemptStarted, Evidence, Exit, Outcome
+from rerail.server.core.facts import (
+    AttemptEnded,
+    AttemptStarted,
+    Evidence,
+    Exit,
+    Fact,
+    NodeCondition,
+    NodeState,
+    Outcome,
+    SchedulerState,
+)
 from rerail.server.core.fold import RunFold
 from rerail.server.core.report import iso
 from rerail.server.core.view import CausalRole, EvidenceLine, RunState, Verdict
@@ -44,6 +54,9 @@ class Interruption:
     verdict: Verdict
     trace: tuple[EvidenceLine, ...]
     at: int | None
+    run: str | None = None
+    """Where a scheduler's file tells of several; None for the run that the files are of."""
+    job: str | None = None
 
 
 def classify(parsed: argparse.Namespace) -> int:
@@ -69,53 +82,67 @@ def classify(parsed: argparse.Namespace) -> int:
 
 
 def interruptions(files: RunFiles) -> list[Interruption]:
-    """What stopped, in order, and why."""
-    if not files.facts:
-        return []
-    fold = RunFold(RUN)
-    fold.add(files.facts)
-    view = fold.view(max(fact.at for fact in files.facts) + A_SECOND)
+    """What stopped, in order, and why; run by run, where a scheduler's file tells of several."""
+    runs: dict[str, list[Fact]] = {}
+    for fact in files.facts:
+        runs.setdefault(fact.run, []).append(fact)
+    found = []
+    for run in sorted(runs, key=lambda name: (name != RUN, min(fact.at for fact in runs[name]), name)):
+        found += _of_run(run, runs[run])
+    return found
+
+
+def _of_run(run: str, facts: Sequence[Fact]) -> list[Interruption]:
+    """What stopped of one run."""
+    fold = RunFold(run)
+    fold.add(facts)
+    view = fold.view(max(fact.at for fact in facts) + A_SECOND)
+    named = None if run == RUN else run
     found = [
         Interruption(
-            attempt.number, attempt.restart, attempt.iteration, verdict, trace, attempt.noticed_at or attempt.ended_at
+            attempt.number, attempt.restart, attempt.iteration, verdict, trace, attempt.noticed_at or attempt.ended_at,
+            named, attempt.job,
         )
         for attempt, verdict, trace in fold.endings()
-    ]
+    ]  # fmt: skip
     if found:
         return found
-    has_completed = any(isinstance(fact, AttemptEnded) and fact.outcome is Outcome.COMPLETED for fact in files.facts)
+    has_completed = any(isinstance(fact, AttemptEnded) and fact.outcome is Outcome.COMPLETED for fact in facts)
     if has_completed or (view.attempts and view.state is RunState.ENDED):
         return []
-    restarts = sorted({fact.restart for fact in files.facts if isinstance(fact, Evidence)}, key=lambda each: each or -1)
-    return [each for restart in restarts for each in _of_restart(files, restart)]
+    restarts = sorted({fact.restart for fact in facts if isinstance(fact, Evidence)}, key=lambda each: each or -1)
+    return [each for restart in restarts for each in _of_restart(named, facts, restart)]
 
 
-def _of_restart(files: RunFiles, restart: int | None) -> list[Interruption]:
-    """Logs that tell of no attempt's beginning or end: one interruption each, where something accuses somebody."""
+def _of_restart(run: str | None, facts: Sequence[Fact], restart: int | None) -> list[Interruption]:
+    """Files that tell of no attempt's beginning or end: one interruption each, where something accuses somebody."""
     evidence = sorted(
-        (
-            TimedEvidence(fact.at, fact)
-            for fact in files.facts
-            if isinstance(fact, Evidence) and fact.restart == restart
-        ),
+        (TimedEvidence(fact.at, fact) for fact in facts if isinstance(fact, Evidence) and fact.restart == restart),
         key=TimedEvidence.order,
     )
     exits = sorted(
         WorkerExit(
             fact.at, -1 if fact.rank is None else fact.rank, fact.exit_code, bool(fact.oom_killed), fact.node or ""
         )
-        for fact in files.facts
+        for fact in facts
         if isinstance(fact, Exit) and fact.restart == restart
     )
-    size = next((fact.world_size for fact in files.facts if isinstance(fact, AttemptStarted) and fact.world_size), None)
-    case = Case(evidence, exits, (), None, None, (), (), (), None, False, None, world_size=size)
+    lost = sorted(
+        (fact.at, fact.node or "")
+        for fact in facts
+        if isinstance(fact, NodeState) and fact.state is NodeCondition.LOST and fact.restart == restart
+    )
+    states = sorted((fact.at, fact.state.lower()) for fact in facts if isinstance(fact, SchedulerState))
+    size = next((fact.world_size for fact in facts if isinstance(fact, AttemptStarted) and fact.world_size), None)
+    case = Case(evidence, exits, (), None, None, (), lost, states, None, False, None, world_size=size)
     verdict, trace = judge(case)
     signs = judged_signs(case)
     accuses = [sign for sign in signs if sign.accuses and sign.reading.weight >= Weight.ECHO]
     if verdict.cause == "unknown" and not accuses and not exits:
         return []
     at = next((line.at for line in trace if line.role is CausalRole.INITIATING), None)
-    return [Interruption(restart, restart, None, verdict, trace, at)]
+    job = next((fact.job for fact in facts if fact.job is not None), None)
+    return [Interruption(restart, restart, None, verdict, trace, at, run, job)]
 
 
 # --- showing ---
@@ -145,6 +172,8 @@ def _interruption_answer(found: Interruption, files: RunFiles, places: dict[tupl
     verdict = found.verdict
     lines = _resting(found)[:JSON_LINES]
     return {
+        "run": found.run,
+        "job": found.job,
         "attempt": found.attempt,
         "restart": found.restart,
         "iteration": found.iteration,
@@ -226,6 +255,7 @@ def _count(found: Sequence[Interruption]) -> str:
 def _print_interruption(found: Interruption, files: RunFiles, places: dict[tuple[str, int], int]) -> None:
     verdict = found.verdict
     where = "" if found.attempt is None else f"attempt {found.attempt}: "
+    where = f"{found.run}, {where}" if found.run is not None else where
     print(f"\n  {where}{verdict.cause} ({verdict.domain.value}, {verdict.confidence:.0%} sure)")
     print(f"    {_plain(verdict.sentence)}")
     rank = "not known" if verdict.culprit_rank is None else str(verdict.culprit_rank)
