@@ -137,10 +137,12 @@ class KubeFacts:
         facts, self._told.facts = self._told.facts, []
         return facts
 
-    def vanished(self, uids: set[str], at: int) -> list[Fact]:
-        """Pods that are not listed any more, and whose deletion nobody saw."""
-        for uid in [each for each, told in self._pods.items() if each not in uids and not told.get("loose")]:
-            self._drop(uid, at)
+    def vanished(self, uids: set[str], at: int, namespace: str = "") -> list[Fact]:
+        """Pods (of a namespace; empty: of all) that are not listed any more, and whose deletion nobody saw."""
+        prefix = f"{namespace}/" if namespace else ""
+        for uid, told in list(self._pods.items()):
+            if uid not in uids and "loose" not in told and told["name"].startswith(prefix):
+                self._drop(uid, at)
         facts, self._told.facts = self._told.facts, []
         return facts
 

@@ -54,6 +54,7 @@ DISRUPTIONS = {
     "Evicted": EVICTED, "Preempting": PREEMPTED, "NodeLost": LOST, "NodeShutdown": LOST, "Shutdown": LOST,
     "NodeAffinity": EVICTED, "Terminated": EVICTED,
 }  # fmt: skip
+SAID = {LOST: "node lost"}
 INITIATORS = {PREEMPTED: Initiator.SCHEDULER, EVICTED: Initiator.SCHEDULER, FAILED: Initiator.FAULT, LOST: Initiator.FAULT}
 OUTCOMES = {PREEMPTED: Outcome.PREEMPTED, FAILED: Outcome.FAILED, LOST: Outcome.FAILED, EVICTED: Outcome.PREEMPTED,
             COMPLETED: Outcome.COMPLETED, DELETED: None}  # fmt: skip
@@ -279,7 +280,7 @@ class GroupFacts:
         if self._states_attempts:
             self._say(
                 AttemptEnded, group, at, ENDS + 1, ("ended", group.requeue, group.restart),
-                outcome=OUTCOMES.get(group.how or ""), reason=None if group.how is None else f"kubernetes: {group.how}",
+                outcome=OUTCOMES.get(group.how or ""), reason=None if group.how is None else f"kubernetes: {SAID.get(group.how, group.how)}",
             )  # fmt: skip
 
     def over(self, group: Group, at: int, outcome: Outcome, reason: str) -> None:
