@@ -149,7 +149,7 @@ class GroupFacts:
         group.waits = True
         at = max(moment.at, group.last_death or moment.at)
         reason = ": ".join(word for word in (moment.reason, masked(moment.message)) if word)[:1000] or None
-        self._say(SchedulerState, group, at, THEN, (state, pod.uid, moment.life), state=state, reason=reason)
+        self._say(SchedulerState, group, at, THEN, (state, pod.uid, moment.life, reason), state=state, reason=reason)
 
     def _start(self, group: Group, pod: Pod, moment: Moment) -> None:
         if group.is_over:
@@ -224,7 +224,7 @@ class GroupFacts:
         self.evidence(group, moment.at, pod, words, moment.reason or None, **key)
         if code is not None or is_kill:
             self._say(
-                Exit, group, moment.at, ENDS, ("exit", pod.uid, moment.life), node=pod.node,
+                Exit, group, moment.at, ENDS, ("exit", pod.uid, moment.life, code), node=pod.node,
                 exit_code=-9 if code is None else code, signal=moment.signal, oom_killed=True if is_kill else None, **key,
             )  # fmt: skip
         if not is_tail and since is not None:
@@ -236,7 +236,7 @@ class GroupFacts:
         self.evidence(group, moment.at, pod, f"{word}{moment.reason}: {moment.message or pod.name}", moment.reason)
         if how in (PREEMPTED, EVICTED):
             self._say(
-                SchedulerState, group, moment.at, ENDS, (how, pod.uid), state=how, reason=masked(moment.message)[:1000] or None
+                SchedulerState, group, moment.at, ENDS, (how, pod.uid, moment.message), state=how, reason=masked(moment.message)[:1000] or None
             )
         self.notice(group, moment.at, pod, moment.reason)
         if moment.kind == pods.FAILED:
@@ -289,7 +289,7 @@ class GroupFacts:
             group.how = COMPLETED
         self.close(group, max(at, group.began or at) if group.is_open else group.last_death or at)
         group.is_over, group.waits = True, False
-        self._say(RunEnded, group, at, BEGINS - 1, ("run", outcome), outcome=outcome, reason=reason[:2000] or None)
+        self._say(RunEnded, group, at, BEGINS - 1, ("run", outcome, reason), outcome=outcome, reason=reason[:2000] or None)
 
     # --- stating ---
 
@@ -316,7 +316,7 @@ class GroupFacts:
 
     def state(self, group: Group, at: int, state: str, reason: str, what: object) -> None:
         """A word of the scheduler about the whole group."""
-        self._say(SchedulerState, group, at, THEN, (state, what), state=state, reason=masked(reason)[:1000] or None)
+        self._say(SchedulerState, group, at, THEN, (state, what, reason), state=state, reason=masked(reason)[:1000] or None)
 
     def _say(self, kind: type[Any], group: Group, at: int, place: int, what: tuple[object, ...], **told: Any) -> None:
         self.facts.append(

@@ -224,7 +224,7 @@ class KubernetesSource:
         for name in seen:
             if name not in self._failed:
                 told += sight.sees(name)
-        for each in self._resources:
+        for each in self._resources if not self._is_down() else ():
             if not each.is_needed and each.name in self._failed:
                 told += sight.cannot_see(each.name, self._failed[each.name], self.runs)
         return told
