@@ -83,8 +83,12 @@ def _add_collect(subparsers: Any) -> None:
         scheduler = add(sources)
         _add_destination(scheduler)
         scheduler.add_argument("--run-id", "--run", dest="run_id", help="one run for all of it (default: RERAIL_RUN)")
-        scheduler.add_argument("--dir", type=Path, help="where to keep what cannot be sent yet, and how far it was read")
-        scheduler.add_argument("--once", action="store_true", help="look once and stop; with --stdout from the beginning")
+        scheduler.add_argument(
+            "--dir", type=Path, help="where to keep what cannot be sent yet, and how far it was read"
+        )
+        scheduler.add_argument(
+            "--once", action="store_true", help="look once and stop; with --stdout from the beginning"
+        )
         scheduler.set_defaults(run=run_collect_scheduler, make=make)
 
 

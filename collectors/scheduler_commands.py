@@ -25,7 +25,9 @@ def add_kubernetes(sources: Any) -> argparse.ArgumentParser:
         "kubernetes", help="pods, events, nodes, Jobs, JobSets, training jobs and Kueue of a cluster",
         description="Watches a cluster and states attempts, deaths, evictions, lost nodes and waiting (docs/kubernetes.md).",
     )  # fmt: skip
-    parser.add_argument("--api", metavar="URL", help="the API server without credentials, such as that of kubectl proxy")
+    parser.add_argument(
+        "--api", metavar="URL", help="the API server without credentials, such as that of kubectl proxy"
+    )
     parser.add_argument("--kubeconfig", type=Path, help="how to reach it (default: the service account of this pod)")
     parser.add_argument("--context", help="context of the kubeconfig (default: its current one)")
     parser.add_argument("--namespace", "-n", action="append", default=[], help="only this one; may be given again")
@@ -70,7 +72,9 @@ def add_slurm(sources: Any) -> argparse.ArgumentParser:
         help="what of a job names its run (default name)",
     )  # fmt: skip
     parser.add_argument("--interval", type=_seconds, default=30.0, help="seconds between two looks (default 30)")
-    parser.add_argument("--since-hours", type=_seconds, default=48.0, help="how far the first look goes back (default 48)")
+    parser.add_argument(
+        "--since-hours", type=_seconds, default=48.0, help="how far the first look goes back (default 48)"
+    )
     return parser
 
 
@@ -80,7 +84,11 @@ def slurm_source(arguments: argparse.Namespace) -> Source:
     return SlurmSource(
         slurm_facts.Naming(run, arguments.run_from),
         Chosen(
-            tuple(arguments.user), tuple(arguments.name), tuple(arguments.job), arguments.all_users, arguments.since_hours
+            tuple(arguments.user),
+            tuple(arguments.name),
+            tuple(arguments.job),
+            arguments.all_users,
+            arguments.since_hours,
         ),
         interval_seconds=arguments.interval,
     )

@@ -211,7 +211,9 @@ class Client:
                 changed = mapping(told.get("object"))
                 if told.get("type") == "ERROR":
                     code = changed.get("code")
-                    raise Unseen(code if isinstance(code, int) else None, f"{path}: {changed.get('message') or 'error'}"[:300])
+                    raise Unseen(
+                        code if isinstance(code, int) else None, f"{path}: {changed.get('message') or 'error'}"[:300]
+                    )
                 yield str(told.get("type")), changed
 
     @contextmanager
@@ -226,7 +228,9 @@ class Client:
                 connection.request("GET", f"{self._parts.path}{quote(path)}?{urlencode(asked)}", headers=headers)
                 response = connection.getresponse()
             except (OSError, http.client.HTTPException) as error:
-                raise Unseen(None, f"{self._parts.netloc} does not answer: {type(error).__name__}: {error}"[:300]) from None
+                raise Unseen(
+                    None, f"{self._parts.netloc} does not answer: {type(error).__name__}: {error}"[:300]
+                ) from None
             if response.status != 200:
                 raise _refusal(path, response)
             yield response

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 from rerail.collectors.sources.kube_objects import Object, instant, mapping, metadata, name_of, text
 
-ENDS = frozenset({"Preempted", "Evicted", "TaintManagerEviction", "NodeNotReady", "OOMKilling", "SystemOOM", "NodeShutdown"})
+ENDS = frozenset(
+    {"Preempted", "Evicted", "TaintManagerEviction", "NodeNotReady", "OOMKilling", "SystemOOM", "NodeShutdown"}
+)
 TELLING = ENDS | frozenset(
     {"BackOff", "BackoffLimitExceeded", "DeadlineExceeded", "FailedScheduling", "Failed", "FailedMount", "FailedAttachVolume",
      "FailedCreatePodSandBox", "FailedCreate", "Unhealthy", "Rebooted", "KernelOops", "KernelDeadlock", "ReadonlyFilesystem",

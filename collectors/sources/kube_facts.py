@@ -230,7 +230,10 @@ class KubeFacts:
         if group is not None:
             self._told.gone(group, Pod(uid, told["name"], told["node"], 0, None), max(at, group.began or at))
             if told.get("node") and len(self._nodes) < MOST_KEPT:
-                self._nodes[told["node"]] = [*self._nodes.get(told["node"], [])[-7:], f"{told['end'] or at} {told['g']}"]
+                self._nodes[told["node"]] = [
+                    *self._nodes.get(told["node"], [])[-7:],
+                    f"{told['end'] or at} {told['g']}",
+                ]
 
     # --- workloads ---
 

@@ -68,7 +68,9 @@ def _of(told: object) -> Iterator[tuple[str, Object] | FactError]:
     elif kind is None and "containerStatuses" in mapping(told.get("status")):
         told = {**told, "kind": "Pod"}
     if not isinstance(told.get("kind"), str) or not isinstance(told.get("metadata"), dict):
-        yield FactError("kind", str(told.get("kind"))[:80], "not an object of Kubernetes: kind and metadata are missing")
+        yield FactError(
+            "kind", str(told.get("kind"))[:80], "not an object of Kubernetes: kind and metadata are missing"
+        )
         return
     yield "ADDED", slim(told)
 

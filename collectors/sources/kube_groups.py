@@ -55,7 +55,12 @@ DISRUPTIONS = {
     "NodeAffinity": EVICTED, "Terminated": EVICTED,
 }  # fmt: skip
 SAID = {LOST: "node lost"}
-INITIATORS = {PREEMPTED: Initiator.SCHEDULER, EVICTED: Initiator.SCHEDULER, FAILED: Initiator.FAULT, LOST: Initiator.FAULT}
+INITIATORS = {
+    PREEMPTED: Initiator.SCHEDULER,
+    EVICTED: Initiator.SCHEDULER,
+    FAILED: Initiator.FAULT,
+    LOST: Initiator.FAULT,
+}
 OUTCOMES = {PREEMPTED: Outcome.PREEMPTED, FAILED: Outcome.FAILED, LOST: Outcome.FAILED, EVICTED: Outcome.PREEMPTED,
             COMPLETED: Outcome.COMPLETED, DELETED: None}  # fmt: skip
 
@@ -135,7 +140,9 @@ class GroupFacts:
         elif kind == pods.DELETED:
             self._delete(group, pod, moment)
         elif kind == pods.OOM:
-            self.evidence(group, moment.at, pod, f"OOMKilled: container {moment.message} beside the one that trains", "OOMKilled")
+            self.evidence(
+                group, moment.at, pod, f"OOMKilled: container {moment.message} beside the one that trains", "OOMKilled"
+            )
         elif kind == pods.IMAGE:
             self.evidence(group, moment.at, pod, f"{moment.reason}: {moment.message}", moment.reason)
 
@@ -236,7 +243,13 @@ class GroupFacts:
         self.evidence(group, moment.at, pod, f"{word}{moment.reason}: {moment.message or pod.name}", moment.reason)
         if how in (PREEMPTED, EVICTED):
             self._say(
-                SchedulerState, group, moment.at, ENDS, (how, pod.uid, moment.message), state=how, reason=masked(moment.message)[:1000] or None
+                SchedulerState,
+                group,
+                moment.at,
+                ENDS,
+                (how, pod.uid, moment.message),
+                state=how,
+                reason=masked(moment.message)[:1000] or None,
             )
         self.notice(group, moment.at, pod, moment.reason)
         if moment.kind == pods.FAILED:
@@ -289,7 +302,9 @@ class GroupFacts:
             group.how = COMPLETED
         self.close(group, max(at, group.began or at) if group.is_open else group.last_death or at)
         group.is_over, group.waits = True, False
-        self._say(RunEnded, group, at, BEGINS - 1, ("run", outcome, reason), outcome=outcome, reason=reason[:2000] or None)
+        self._say(
+            RunEnded, group, at, BEGINS - 1, ("run", outcome, reason), outcome=outcome, reason=reason[:2000] or None
+        )
 
     # --- stating ---
 
@@ -316,7 +331,9 @@ class GroupFacts:
 
     def state(self, group: Group, at: int, state: str, reason: str, what: object) -> None:
         """A word of the scheduler about the whole group."""
-        self._say(SchedulerState, group, at, THEN, (state, what, reason), state=state, reason=masked(reason)[:1000] or None)
+        self._say(
+            SchedulerState, group, at, THEN, (state, what, reason), state=state, reason=masked(reason)[:1000] or None
+        )
 
     def _say(self, kind: type[Any], group: Group, at: int, place: int, what: tuple[object, ...], **told: Any) -> None:
         self.facts.append(

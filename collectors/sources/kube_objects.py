@@ -7,14 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from rerail.server.core.codec import EARLIEST_INSTANT, LATEST_INSTANT
 
 Object = Mapping[str, Any]
 
-ACCELERATORS = ("nvidia.com/gpu", "amd.com/gpu", "aws.amazon.com/neuron", "habana.ai/gaudi", "google.com/tpu", "intel.com/gpu")
+ACCELERATORS = (
+    "nvidia.com/gpu",
+    "amd.com/gpu",
+    "aws.amazon.com/neuron",
+    "habana.ai/gaudi",
+    "google.com/tpu",
+    "intel.com/gpu",
+)
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 JOBSET, JOBSET_UID = "jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/jobset-uid"
 JOBSET_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
@@ -56,7 +63,7 @@ def instant(told: object) -> int | None:
     except ValueError:
         return None
     if stamp.tzinfo is None:
-        stamp = stamp.replace(tzinfo=timezone.utc)
+        stamp = stamp.replace(tzinfo=UTC)
     try:
         at = int(stamp.replace(microsecond=0).timestamp()) * 1_000_000_000 + stamp.microsecond * 1000
     except (OverflowError, ValueError):
@@ -188,5 +195,7 @@ def slim(told: Object) -> dict[str, Any]:
         ]
     status = mapping(told.get("status"))
     if "images" in status:
-        kept["status"] = {key: value for key, value in status.items() if key not in ("images", "volumesAttached", "volumesInUse")}
+        kept["status"] = {
+            key: value for key, value in status.items() if key not in ("images", "volumesAttached", "volumesInUse")
+        }
     return kept

@@ -31,7 +31,9 @@ QUEUED, SCHEDULED, STARTED, DISRUPTED, ENDED, OOM, FAILED, BACKOFF, IMAGE, DELET
 )  # fmt: skip
 ORDER = (QUEUED, SCHEDULED, DISRUPTED, OOM, ENDED, FAILED, BACKOFF, IMAGE, DELETED, STARTED)
 BACK_OFF = re.compile(r"back-off (?:(\d{1,4})h)?(?:(\d{1,4})m(?!s))?(?:(\d{1,6}(?:\.\d{1,9})?)s)?")
-IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"})
+IMAGE_REASONS = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
+)
 BROKEN_STARTS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"})
 
 
@@ -127,7 +129,9 @@ def _container(told: Object, is_main: bool, latest: int | None) -> Iterator[Mome
     reason, words = text(waiting.get("reason"), 200), text(waiting.get("message"), 2000)
     since = instant(last.get("finishedAt")) if last else None
     if reason == "CrashLoopBackOff" and (since or latest) is not None:
-        yield Moment(since or latest or 0, BACKOFF, restarts, reason=reason, message=words, seconds=back_off_seconds(words))
+        yield Moment(
+            since or latest or 0, BACKOFF, restarts, reason=reason, message=words, seconds=back_off_seconds(words)
+        )
     elif (reason in IMAGE_REASONS or reason in BROKEN_STARTS) and latest is not None:
         yield Moment(latest, IMAGE, restarts, reason=reason, message=words)
 

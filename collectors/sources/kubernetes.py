@@ -155,9 +155,7 @@ class KubernetesSource:
             self._held += self._drain(wait=0.05)
 
     def _make(self, memory: dict[str, Any]) -> KubeFacts:
-        return KubeFacts(
-            memory["facts"], self._naming, cluster=self._cluster, states_attempts=self._states_attempts
-        )
+        return KubeFacts(memory["facts"], self._naming, cluster=self._cluster, states_attempts=self._states_attempts)
 
     def _drain(self, wait: float = 0.0) -> list[Change]:
         found: list[Change] = []
@@ -208,10 +206,10 @@ class KubernetesSource:
                 told += self._facts.vanished(added | change.uids, self._now(), change.resource.namespace)
         self.runs = self._facts.runs or self.runs
         told += self._sights(seen)
-        polled = Polled(tuple(told), self._cursor())
-        if not told and self._is_down():
-            self._at = polled.cursor
+        if not told:
+            # Who is told that we are down keeps the cursor it has, and comes back with that one.
             self._raise_if_down()
+        polled = Polled(tuple(told), self._cursor())
         self._at = polled.cursor
         return polled
 

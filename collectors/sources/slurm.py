@@ -161,13 +161,27 @@ class SlurmSource:
             known = {word.lower() for word in self._run(("sacct", "--helpformat")).decode("ascii", "replace").split()}
             self._columns = (*COLUMNS, *(column for column in NEWER_COLUMNS if column.lower() in known))
         begin = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since))
-        words = ["sacct", "-D", "-P", "--noconvert", "-S", begin, "-o", ",".join(self._columns), *self._chosen.words("-a")]
+        words = [
+            "sacct",
+            "-D",
+            "-P",
+            "--noconvert",
+            "-S",
+            begin,
+            "-o",
+            ",".join(self._columns),
+            *self._chosen.words("-a"),
+        ]
         return _records(self._run(words))
 
     def _queued(self) -> list[Job | NodeEvent]:
         chosen = self._chosen.words("")
         try:
-            return _records(self._run(["squeue", "--json", "--states=all", *(chosen or ([] if self._chosen.all_users else ["--me"]))]))
+            return _records(
+                self._run(
+                    ["squeue", "--json", "--states=all", *(chosen or ([] if self._chosen.all_users else ["--me"]))]
+                )
+            )
         except CommandFailed as error:
             if "is not installed" in str(error):
                 raise
@@ -200,7 +214,9 @@ def _records(printed: bytes) -> list[Job | NodeEvent]:
         else:
             found.append(record)
     if refused is not None and not found:
-        raise CommandFailed(f"an answer that cannot be read: {refused.field}: {refused.reason} (got {refused.value[:80]!r})")
+        raise CommandFailed(
+            f"an answer that cannot be read: {refused.field}: {refused.reason} (got {refused.value[:80]!r})"
+        )
     return found
 
 

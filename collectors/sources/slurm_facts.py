@@ -108,7 +108,13 @@ class SlurmFacts:
     def runs(self) -> tuple[str, ...]:
         """Runs with a job that waits or runs."""
         return tuple(
-            sorted({job["run"] for job in self._jobs.values() if any(not life.get("end") for life in job["lives"].values())})
+            sorted(
+                {
+                    job["run"]
+                    for job in self._jobs.values()
+                    if any(not life.get("end") for life in job["lives"].values())
+                }
+            )
         )
 
     def open_since(self) -> list[int]:
@@ -123,7 +129,9 @@ class SlurmFacts:
     def take(self, jobs: Iterable[Job], events: Iterable[NodeEvent] = ()) -> list[Fact]:
         """The facts that these records state and that were not stated before, in order of time for each run."""
         self.facts = []
-        for job in sorted(jobs, key=lambda each: (each.submit or each.start or 0, each.restarts or 0, each.state in ENDED)):
+        for job in sorted(
+            jobs, key=lambda each: (each.submit or each.start or 0, each.restarts or 0, each.state in ENDED)
+        ):
             self._take_job(job)
         for at, life, second, common in self._completed:
             if self._is_last(at, life, common["run"]):
@@ -178,24 +186,24 @@ class SlurmFacts:
         if since is None or (job.state in ENDED and job.start is None):
             return
         since = max(since, job.submit or since)
-        others = self._others(common["run"], job.job, since)
-        if job.start is None and any(end is None for end in others):
+        others = self._others(common["run"], job.job, job.start)
+        if any(end is None or (job.start is not None and end > job.start) for end in others):
             return  # another job of the run still has its nodes
-        since = max([since, *(end for end in others if end is not None and (job.start is None or end <= job.start))])
+        since = max([since, *(end for end in others if end is not None)])
         if job.start is not None and since >= job.start:
             return
         if job.start is None and job.state not in WAITING:
             return
         self._say(SchedulerState, life, second, QUEUED, since, common, state="queued", reason=job.reason)
 
-    def _others(self, run: str, job: str, since: int) -> list[int | None]:
-        """When the run's other jobs that had nodes before an instant let go of them; None: not yet."""
+    def _others(self, run: str, job: str, before: int | None) -> list[int | None]:
+        """When the run's other jobs that began (before an instant) let go of their nodes; None: not yet."""
         return [
             life.get("end")
             for name in self._of_run.get(run, ())
             if name != job and name in self._jobs
             for life in self._jobs[name]["lives"].values()
-            if life.get("start") is not None and life["start"] <= since
+            if life.get("start") is not None and (before is None or life["start"] < before)
         ]
 
     def _start(self, job: Job, life: dict[str, Any], second: int, common: dict[str, Any]) -> None:
@@ -271,7 +279,8 @@ class SlurmFacts:
         if not event.node or event.start is None or condition is NodeCondition.READY:
             return
         for job, life in self._holding.get(event.node, ()):
-            if life["start"] <= event.start <= (life.get("end") or event.start) + AFTER_NS:
+            slack = 0 if life["state"] == "COMPLETED" else AFTER_NS
+            if life["start"] <= event.start <= (life.get("end") or event.start) + slack:
                 self._tell_node(event, condition, self._jobs[job]["run"], job)
         if self._naming.run is not None:
             self._tell_node(event, condition, self._naming.run[:200], None)
@@ -296,7 +305,9 @@ class SlurmFacts:
         if event.end is not None and 2 not in told:
             told.append(2)
             self.facts.append(
-                NodeState(run=run, emitter=emitter, seq=seq + 2, at=event.end, node=event.node, state=NodeCondition.READY)
+                NodeState(
+                    run=run, emitter=emitter, seq=seq + 2, at=event.end, node=event.node, state=NodeCondition.READY
+                )
             )
 
     # --- stating ---

@@ -26,7 +26,9 @@ from rerail.collectors.sources.cycle_info import node_names
 
 SECOND = 1_000_000_000
 EARLIEST, LATEST = 946_684_800, 4_102_444_800
-RUNNING = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STAGE_OUT", "RESIZING", "SIGNALING", "STOPPED"})
+RUNNING = frozenset(
+    {"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STAGE_OUT", "RESIZING", "SIGNALING", "STOPPED"}
+)
 ENDED = frozenset(
     {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
      "PREEMPTED", "REQUEUED", "REVOKED", "TIMEOUT"}
@@ -152,7 +154,9 @@ def _read_columns(text: str, zone: int | None) -> Iterator[Record]:
         if header is None:
             header = [cell.lower() for cell in cells]
             if not ({"jobid", "state"} <= set(header) or {"nodename", "timestart"} <= set(header)):
-                yield Refused(number, "header", line[:200], "JobID and State, or NodeName and TimeStart, are not among it")
+                yield Refused(
+                    number, "header", line[:200], "JobID and State, or NodeName and TimeStart, are not among it"
+                )
                 return
             continue
         if [cell.lower() for cell in cells] == header:
@@ -192,7 +196,9 @@ def _job_row(row: Mapping[str, str], number: int, zone: int | None, jobs: list[R
     if step:
         last = jobs[-1] if jobs else None
         if isinstance(last, Job) and last.job == (row.get("jobidraw") or name).partition(".")[0]:
-            told = Step(step, state, code, signal, node_names(_text(row.get("nodelist"))), instant(row.get("end", ""), zone))
+            told = Step(
+                step, state, code, signal, node_names(_text(row.get("nodelist"))), instant(row.get("end", ""), zone)
+            )
             jobs[-1] = _with_step(last, told)
         return
     jobs.append(
@@ -289,7 +295,11 @@ def _read_json(text: str) -> Iterator[Record]:
         return
     is_old = _version(told) is not None and _version(told) < (22, 6)  # type: ignore[operator]
     for number, job in enumerate(_list(told.get("jobs")), 1):
-        yield _json_job(job, number, is_old) if isinstance(job, dict) else Refused(number, "jobs", str(job)[:100], "no job")
+        yield (
+            _json_job(job, number, is_old)
+            if isinstance(job, dict)
+            else Refused(number, "jobs", str(job)[:100], "no job")
+        )
     for number, node in enumerate([*_list(told.get("nodes")), *_list(told.get("sinfo"))], 1):
         if isinstance(node, dict):
             yield from _json_nodes(node, number)
@@ -382,7 +392,12 @@ def _json_nodes(told: Mapping[str, Any], number: int) -> Iterator[Record]:
     since = told.get("reason_changed_at") or _dict(reason).get("time")
     for name in names:
         yield NodeEvent(
-            name, "+".join(words), _seconds(since), reason=described, by=_text(by), cluster=_text(told.get("cluster_name"))
+            name,
+            "+".join(words),
+            _seconds(since),
+            reason=described,
+            by=_text(by),
+            cluster=_text(told.get("cluster_name")),
         )
 
 

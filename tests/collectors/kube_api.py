@@ -96,8 +96,12 @@ class KubeApi:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(ThreadingHTTPServer):
+            request_queue_size = 128
+
+        self._server = Server(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
+        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def stop(self) -> None:
@@ -131,7 +135,7 @@ class KubeApi:
             found = [self.objects[path][key] for key in sorted(self.objects[path])]
             version = str(self.version)
         first, limit = int(asked.get("continue") or 0), int(asked.get("limit") or 500)
-        kind = next(kind for kind, known in PATHS.items() if known == path)
+        kind = next((kind for kind, known in PATHS.items() if known == path), "Pod")
         shown = [{key: value for key, value in each.items() if key not in ("kind", "apiVersion")} for each in found]
         about = {"resourceVersion": version}
         if first + limit < len(found):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-BEGAN = datetime(2026, 11, 29, 12, 0, 0, tzinfo=timezone.utc)
+BEGAN = datetime(2026, 11, 29, 12, 0, 0, tzinfo=UTC)
 
 
 def stamp(second: float) -> str:
@@ -42,12 +42,22 @@ def pod(
     }
     if node is not None:
         spec["nodeName"] = node
-    return {"kind": "Pod", "apiVersion": "v1", "metadata": about, "spec": spec, "status": status or {"phase": "Pending"}}
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": about,
+        "spec": spec,
+        "status": status or {"phase": "Pending"},
+    }
 
 
 def running(since: float, restarts: int = 0, last: dict[str, Any] | None = None) -> dict[str, Any]:
     """The status of a pod whose container runs."""
-    main: dict[str, Any] = {"name": "pytorch", "restartCount": restarts, "state": {"running": {"startedAt": stamp(since)}}}
+    main: dict[str, Any] = {
+        "name": "pytorch",
+        "restartCount": restarts,
+        "state": {"running": {"startedAt": stamp(since)}},
+    }
     if last is not None:
         main["lastState"] = {"terminated": last}
     return {"phase": "Running", "containerStatuses": [main]}
@@ -58,10 +68,17 @@ def ended(since: float, until: float, code: int = 1, reason: str = "Error") -> d
     return {"exitCode": code, "reason": reason, "startedAt": stamp(since), "finishedAt": stamp(until)}
 
 
-def backing_off(last: dict[str, Any], restarts: int, words: str = "back-off 40s restarting failed container=pytorch") -> dict[str, Any]:
+def backing_off(
+    last: dict[str, Any], restarts: int, words: str = "back-off 40s restarting failed container=pytorch"
+) -> dict[str, Any]:
     """The status of a pod that waits to start its container again."""
     waiting = {"reason": "CrashLoopBackOff", "message": words}
-    main = {"name": "pytorch", "restartCount": restarts, "state": {"waiting": waiting}, "lastState": {"terminated": last}}
+    main = {
+        "name": "pytorch",
+        "restartCount": restarts,
+        "state": {"waiting": waiting},
+        "lastState": {"terminated": last},
+    }
     return {"phase": "Running", "containerStatuses": [main]}
 
 
@@ -76,7 +93,9 @@ def condition(kind: str, second: float, reason: str = "", message: str = "", sta
     return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": stamp(second)}
 
 
-def workload(kind: str, name: str, *found: dict[str, str], uid: str = "job-1", owner: tuple[str, str] | None = None) -> dict[str, Any]:
+def workload(
+    kind: str, name: str, *found: dict[str, str], uid: str = "job-1", owner: tuple[str, str] | None = None
+) -> dict[str, Any]:
     """A Job, JobSet, training job or Workload with conditions."""
     about: dict[str, Any] = {"name": name, "namespace": "train", "uid": uid}
     if owner is not None:
@@ -88,17 +107,33 @@ def node(name: str, second: float, ready: str = "True", reason: str = "KubeletRe
     """A node by its Ready condition."""
     return {
         "kind": "Node",
-        "metadata": {"name": name, "uid": f"node-{name}", "labels": {key.replace("__", "/"): value for key, value in labels.items()}},
+        "metadata": {
+            "name": name,
+            "uid": f"node-{name}",
+            "labels": {key.replace("__", "/"): value for key, value in labels.items()},
+        },
         "spec": {},
         "status": {"conditions": [condition("Ready", second, reason, "Kubelet stopped posting node status.", ready)]},
     }
 
 
-def event(reason: str, message: str, second: float, about: dict[str, Any], *, by_scheduler: bool = False) -> dict[str, Any]:
+def event(
+    reason: str, message: str, second: float, about: dict[str, Any], *, by_scheduler: bool = False
+) -> dict[str, Any]:
     """An event about an object, stamped as controllers or as the scheduler do."""
-    stamps: dict[str, Any] = {"firstTimestamp": stamp(second), "lastTimestamp": stamp(second), "eventTime": None, "count": 1}
+    stamps: dict[str, Any] = {
+        "firstTimestamp": stamp(second),
+        "lastTimestamp": stamp(second),
+        "eventTime": None,
+        "count": 1,
+    }
     if by_scheduler:
-        stamps = {"firstTimestamp": None, "lastTimestamp": None, "eventTime": stamp(second).replace("Z", ".000000Z"), "count": None}
+        stamps = {
+            "firstTimestamp": None,
+            "lastTimestamp": None,
+            "eventTime": stamp(second).replace("Z", ".000000Z"),
+            "count": None,
+        }
     said = {"kind": about["kind"], "name": about["metadata"]["name"], "uid": about["metadata"]["uid"]}
     if "namespace" in about["metadata"]:
         said["namespace"] = about["metadata"]["namespace"]

@@ -102,7 +102,9 @@ def test_a_container_that_is_restarted_in_its_pod_is_an_attempt_of_scope_in_job_
 def test_a_pod_that_is_made_anew_after_a_preemption_is_a_requeue_by_the_scheduler():
     told = Told()
     told.see(pod("llm-a", status=running(10)), pod("llm-b", node="gpu-1", status=running(12)))
-    disrupted = condition("DisruptionTarget", 60, "PreemptionByScheduler", "preempting to accommodate a higher priority pod")
+    disrupted = condition(
+        "DisruptionTarget", 60, "PreemptionByScheduler", "preempting to accommodate a higher priority pod"
+    )
     told.see(pod("llm-a", status={**running(10), "conditions": [disrupted]}, deleted=60))
     told.see(pod("llm-a", status=terminated(ended(10, 65, 143), conditions=[disrupted]), deleted=60), change="DELETED")
     told.see(pod("llm-b", node="gpu-1", status=terminated(ended(12, 70))))
@@ -130,9 +132,13 @@ def test_a_survivor_that_dies_late_is_the_tail_of_the_attempt_before():
 def test_a_jobset_counts_its_own_restarts_and_names_the_run():
     told = Told()
     told.see(pod("w-0-aaa", job="set-w-0", jobset="set", attempt=2, status=running(0)))
-    told.see(pod("w-0-aaa", job="set-w-0", jobset="set", attempt=2, status=terminated(ended(0, 50, 1))), change="DELETED")
+    told.see(
+        pod("w-0-aaa", job="set-w-0", jobset="set", attempt=2, status=terminated(ended(0, 50, 1))), change="DELETED"
+    )
     told.see(pod("w-0-bbb", job="set-w-0", jobset="set", attempt=3, created=52, status=running(60)))
-    told.see(pod("w-0-bbb", job="set-w-0", jobset="set", attempt=3, created=52, status=running(90, 1, ended(60, 80, 1))))
+    told.see(
+        pod("w-0-bbb", job="set-w-0", jobset="set", attempt=3, created=52, status=running(90, 1, ended(60, 80, 1)))
+    )
     told.see(workload("Job", "set-w-0", condition("Complete", 95), owner=("JobSet", "set")))
     assert [(fact.run, fact.job, fact.requeue, fact.restart, fact.scope) for fact in told.of(AttemptStarted)] == [
         ("set", "set", 2, None, None), ("set", "set", 3, None, "requeue"), ("set", "set", 3, 1, "in_job")
@@ -153,11 +159,23 @@ def test_a_job_of_the_same_name_that_is_made_anew_is_a_resubmission():
 
 def test_a_lost_node_is_told_to_the_runs_that_had_it_and_to_no_other():
     told = Told()
-    told.see(pod("llm-0", node="gpu-1", status=running(0)), pod("other-0", node="gpu-2", job="other", job_uid="o", status=running(0)))
+    told.see(
+        pod("llm-0", node="gpu-1", status=running(0)),
+        pod("other-0", node="gpu-2", job="other", job_uid="o", status=running(0)),
+    )
     told.see(node("gpu-1", 30, "Unknown", "NodeStatusUnknown"), node("gpu-2", 0))
-    told.see(pod("llm-0", node="gpu-1", status=running(0) | {"conditions": [condition("DisruptionTarget", 60, "DeletionByTaintManager")]}, deleted=60))
+    told.see(
+        pod(
+            "llm-0",
+            node="gpu-1",
+            status=running(0) | {"conditions": [condition("DisruptionTarget", 60, "DeletionByTaintManager")]},
+            deleted=60,
+        )
+    )
     told.see(pod("llm-1", node="gpu-3", created=61, status=running(100)))
-    assert [(fact.run, fact.node, fact.state, fact.at) for fact in told.of(NodeState)] == [("llm", "gpu-1", "lost", at(30))]
+    assert [(fact.run, fact.node, fact.state, fact.at) for fact in told.of(NodeState)] == [
+        ("llm", "gpu-1", "lost", at(30))
+    ]
     assert told.endings() == [(0, "node_lost", "gpu-1")]
     told.see(node("gpu-1", 500, "True"))
     assert told.of(NodeState)[-1].state == "ready" if told.of(NodeState)[-1].at == at(500) else True
@@ -171,7 +189,11 @@ def test_hyperpod_takes_a_node_out_and_says_which_fault():
         "sagemaker.amazonaws.com__fault-types": "NvidiaErrorTypes",
     })  # fmt: skip
     sick["metadata"]["managedFields"] = [
-        {"manager": "hma", "time": "2026-11-29T12:01:00Z", "fieldsV1": {"f:metadata": {"f:labels": {"f:sagemaker.amazonaws.com/node-health-status": {}}}}}
+        {
+            "manager": "hma",
+            "time": "2026-11-29T12:01:00Z",
+            "fieldsV1": {"f:metadata": {"f:labels": {"f:sagemaker.amazonaws.com/node-health-status": {}}}},
+        }
     ]
     (found,) = objects_in(json.dumps(sick).encode())
     assert not isinstance(found, FactError)
@@ -247,11 +269,23 @@ def test_the_run_is_what_a_label_says_or_the_name_that_was_given():
 def test_the_time_of_an_image_pull_is_a_metric():
     told = Told()
     told.see(pod("llm-0"))
-    told.see(event("Pulled", 'Successfully pulled image "x" in 1m2.5s (1m2.5s including waiting). Image size: 9 bytes.', 9, pod("llm-0")))
+    told.see(
+        event(
+            "Pulled",
+            'Successfully pulled image "x" in 1m2.5s (1m2.5s including waiting). Image size: 9 bytes.',
+            9,
+            pod("llm-0"),
+        )
+    )
     assert [fact.value for fact in told.facts if fact.kind == "metric"] == [62.5]
     assert pull_seconds('Container image "x" already present on machine') is None
     assert pull_seconds('Successfully pulled image "x" in 512ms (1s including waiting)') == 0.512
-    assert [back_off_seconds(f"back-off {words} restarting") for words in ("10s", "2m40s", "5m0s", "x")] == [10, 160, 300, None]
+    assert [back_off_seconds(f"back-off {words} restarting") for words in ("10s", "2m40s", "5m0s", "x")] == [
+        10,
+        160,
+        300,
+        None,
+    ]
 
 
 def test_seen_whole_or_step_by_step_the_same_is_stated():
@@ -326,7 +360,11 @@ leaves = st.one_of(
     st.sampled_from(["2026-11-29T12:00:00Z", "2026-11-29T12:00:99Z", "9999-12-31T23:59:59+14:00", "OOMKilled", "True", "Failed",
                      "Evicted", "CrashLoopBackOff", "back-off 99999h9m9s", "Preempted", "-1"]),
 )  # fmt: skip
-trees = st.recursive(leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3), max_leaves=12)
+trees = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=12,
+)
 
 
 def mangled(told: Any, chance: random.Random, junk: list[Any]) -> Any:
