@@ -22,9 +22,10 @@ RUN_KEY = "rerail.io/run"
 def add_kubernetes(sources: Any) -> argparse.ArgumentParser:
     """The parser of `rerail collect kubernetes`."""
     parser: argparse.ArgumentParser = sources.add_parser(
-        "kubernetes", help="pods, events, nodes, Jobs, JobSets, training jobs and Kueue of a cluster",
-        description="Watches a cluster and states attempts, deaths, evictions, lost nodes and waiting (docs/kubernetes.md).",
-    )  # fmt: skip
+        "kubernetes",
+        help="pods, events, nodes, Jobs, JobSets, training jobs and Kueue of a cluster",
+        description="Watches a cluster; states attempts, deaths, evictions, lost nodes, waiting (docs/kubernetes.md).",
+    )
     parser.add_argument(
         "--api", metavar="URL", help="the API server without credentials, such as that of kubectl proxy"
     )

@@ -1,13 +1,14 @@
 """Kubernetes client: lists and watches over plain HTTP, with the standard library alone.
 
 Rules
-- Where the server is and who we are: `--api` (a `kubectl proxy`), a kubeconfig, or the service account of the pod we run in.
+- Where the server is and who we are: `--api` (a `kubectl proxy`), a kubeconfig, or the service account of the pod we
+  run in.
 - A token in a file is read again for every request: the kubelet renews it.
 - Lists come in pages. A watch is a stream of JSON lines; a line that is cut off by a disconnect is no line.
-- What fails raises `Unseen` with the status: 410 means that what was asked for is forgotten, 404 that there is no such
-  kind, 401 and 403 that we may not, None that nobody answered.
-- A kubeconfig is read by `kubectl config view`, where it is not JSON. Credentials that a program gives (`exec`) are not
-  asked for: `kubectl proxy` does that.
+- What fails raises `Unseen` with the status: 410 means that what was asked for is forgotten, 404 that there is no
+  such kind, 401 and 403 that we may not, None that nobody answered.
+- A kubeconfig is read by `kubectl config view`, where it is not JSON. Credentials that a program gives (`exec`) are
+  not asked for: `kubectl proxy` does that.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ def access(url: str | None = None, kubeconfig: Path | None = None, context: str 
     found = address_in_cluster()
     if found is None or not (ACCOUNT / "token").exists():
         raise NotConfigured(
-            "not in a pod with a service account: give --api (of kubectl proxy, such as http://127.0.0.1:8001) or --kubeconfig"
+            "not in a pod with a service account: give --api (such as http://127.0.0.1:8001 of kubectl proxy) "
+            "or --kubeconfig"
         )
     return Access(f"https://{found}", token_file=ACCOUNT / "token", ca_file=str(ACCOUNT / "ca.crt"))
 
@@ -125,10 +127,13 @@ def _of_kubeconfig(told: dict[str, Any], context: str | None) -> Access:
         certificate = (certified[0], certified[1])
     token_file = user.get("tokenFile")
     return Access(
-        str(cluster["server"]).rstrip("/"), token=user.get("token"), token_file=Path(token_file) if token_file else None,
-        ca_file=_file(cluster, "certificate-authority"), certificate=certificate,
+        str(cluster["server"]).rstrip("/"),
+        token=user.get("token"),
+        token_file=Path(token_file) if token_file else None,
+        ca_file=_file(cluster, "certificate-authority"),
+        certificate=certificate,
         is_verified=not cluster.get("insecure-skip-tls-verify"),
-    )  # fmt: skip
+    )
 
 
 def _named(told: object, name: object, kind: str) -> dict[str, Any]:
@@ -189,8 +194,11 @@ class Client:
     def watch(self, path: str, version: str, selector: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
         """`(type, object)` of each change since a version, until the server ends the stream. Raises `Unseen`."""
         asked: dict[str, Any] = {
-            "watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version, "timeoutSeconds": self._watch_seconds,
-        }  # fmt: skip
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": self._watch_seconds,
+        }
         if selector:
             asked["labelSelector"] = selector
         with self._asked(path, asked, self._watch_seconds + CONNECT_SECONDS) as response:

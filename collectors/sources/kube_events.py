@@ -17,12 +17,41 @@ ENDS = frozenset(
     {"Preempted", "Evicted", "TaintManagerEviction", "NodeNotReady", "OOMKilling", "SystemOOM", "NodeShutdown"}
 )
 TELLING = ENDS | frozenset(
-    {"BackOff", "BackoffLimitExceeded", "DeadlineExceeded", "FailedScheduling", "Failed", "FailedMount", "FailedAttachVolume",
-     "FailedCreatePodSandBox", "FailedCreate", "Unhealthy", "Rebooted", "KernelOops", "KernelDeadlock", "ReadonlyFilesystem",
-     "NodeHasDiskPressure", "EvictionThresholdMet", "Killing", "Pulled", "PodFailurePolicy", "Suspended",
-     "JobSetRestart", "Restarting", "ReachedMaxRestarts", "PyTorchJobRestarting", "PyTorchJobFailed", "HostPortConflict",
-     "NodeAllocatableEnforced", "XIDError", "GPUError", "ContainerGCFailed", "InvalidDiskCapacity", "EvictedByPreemption"}
-)  # fmt: skip
+    {
+        "BackOff",
+        "BackoffLimitExceeded",
+        "DeadlineExceeded",
+        "FailedScheduling",
+        "Failed",
+        "FailedMount",
+        "FailedAttachVolume",
+        "FailedCreatePodSandBox",
+        "FailedCreate",
+        "Unhealthy",
+        "Rebooted",
+        "KernelOops",
+        "KernelDeadlock",
+        "ReadonlyFilesystem",
+        "NodeHasDiskPressure",
+        "EvictionThresholdMet",
+        "Killing",
+        "Pulled",
+        "PodFailurePolicy",
+        "Suspended",
+        "JobSetRestart",
+        "Restarting",
+        "ReachedMaxRestarts",
+        "PyTorchJobRestarting",
+        "PyTorchJobFailed",
+        "HostPortConflict",
+        "NodeAllocatableEnforced",
+        "XIDError",
+        "GPUError",
+        "ContainerGCFailed",
+        "InvalidDiskCapacity",
+        "EvictedByPreemption",
+    }
+)
 QUIET = frozenset({"NodeAllocatableEnforced", "InvalidDiskCapacity"})
 CREATED = re.compile(r"Created pod: (\S{1,260})")
 _PULL = re.compile(r"in (?:(\d{1,3})h)?(?:(\d{1,3})m(?!s))?(?:(\d{1,6}(?:\.\d{1,9})?)s|(\d{1,6}(?:\.\d{1,9})?)ms)?")

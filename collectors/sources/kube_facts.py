@@ -1,13 +1,13 @@
 """Kubernetes facts: objects as they are listed, watched or recorded, and what they state about runs.
 
 Rules
-- The run of a pod is what `Naming` says: the name given, a label or annotation, else the name of its outermost workload.
-  What belongs to no workload and asks for no accelerator is not training, unless it bears that label.
+- The run of a pod is what `Naming` says: the name given, a label or annotation, else the name of its outermost
+  workload. What belongs to no workload and asks for no accelerator is not training, unless it bears that label.
 - Moments of all pods of a batch are taken in order of time; then workloads, nodes and events, which refer to them.
 - Each moment is stated once: the memory keeps, for each pod that is there, the moments its object still tells. It is
   plain data, part of a cursor, and bounded; what was let go and is seen again is stated under its old identity.
-- A node is told to the runs that have a pod there, or had one within the minute before. An event about a pod that nobody
-  has shown (a file of events alone) begins its group where the pod was scheduled.
+- A node is told to the runs that have a pod there, or had one within the minute before. An event about a pod that
+  nobody has shown (a file of events alone) begins its group where the pod was scheduled.
 """
 
 from __future__ import annotations
@@ -295,14 +295,31 @@ class KubeFacts:
         for run, job in self._holding(name, told.at):
             emitter = f"{self._prefix}node/{name}"[:200]
             self._told.facts.append(
-                NodeState(run=run, emitter=emitter, seq=sequence(told.at, 0, told.state, told.reason), at=told.at, job=job,
-                          node=name, state=told.state, reason=told.reason[:1000] or None)
-            )  # fmt: skip
+                NodeState(
+                    run=run,
+                    emitter=emitter,
+                    seq=sequence(told.at, 0, told.state, told.reason),
+                    at=told.at,
+                    job=job,
+                    node=name,
+                    state=told.state,
+                    reason=told.reason[:1000] or None,
+                )
+            )
             if told.words:
                 self._told.facts.append(
-                    Evidence(run=run, emitter=emitter, seq=sequence(told.at, 1, told.words), at=told.at, job=job, node=name,
-                             source="kubernetes", text=masked(told.words)[:8000], code=told.code)
-                )  # fmt: skip
+                    Evidence(
+                        run=run,
+                        emitter=emitter,
+                        seq=sequence(told.at, 1, told.words),
+                        at=told.at,
+                        job=job,
+                        node=name,
+                        source="kubernetes",
+                        text=masked(told.words)[:8000],
+                        code=told.code,
+                    )
+                )
 
     def _holding(self, node: str, at: int) -> list[tuple[str, str | None]]:
         """`(run, job)` of the groups with a pod on a node at an instant, or within the minute before."""
@@ -362,9 +379,18 @@ class KubeFacts:
             for run, job in self._holding(name, told.at):
                 emitter = f"{self._prefix}node/{name}"[:200]
                 self._told.facts.append(
-                    Evidence(run=run, emitter=emitter, seq=sequence(told.at, 2, told.key), at=told.at, job=job, node=name,
-                             source="kubernetes", text=masked(f"{told.reason}: {told.message}")[:8000], code=told.reason)
-                )  # fmt: skip
+                    Evidence(
+                        run=run,
+                        emitter=emitter,
+                        seq=sequence(told.at, 2, told.key),
+                        at=told.at,
+                        job=job,
+                        node=name,
+                        source="kubernetes",
+                        text=masked(f"{told.reason}: {told.message}")[:8000],
+                        code=told.reason,
+                    )
+                )
             return
         pod = None
         if told.kind == "Pod":
@@ -391,9 +417,17 @@ class KubeFacts:
         if told.reason == "Pulled":
             if seconds is not None:
                 self._told.facts.append(
-                    Metric(run=group.run, emitter=group.emitter, seq=sequence(told.at, 3, "pull", told.key), at=told.at,
-                           job=group.job, node=pod.node if pod else None, name="kubernetes/image_pull_seconds", value=seconds)
-                )  # fmt: skip
+                    Metric(
+                        run=group.run,
+                        emitter=group.emitter,
+                        seq=sequence(told.at, 3, "pull", told.key),
+                        at=told.at,
+                        job=group.job,
+                        node=pod.node if pod else None,
+                        name="kubernetes/image_pull_seconds",
+                        value=seconds,
+                    )
+                )
             return
         if told.reason == "FailedScheduling":
             # Its words tell of nodes that the pod did not get: they accuse nobody.
@@ -422,9 +456,15 @@ class KubeFacts:
     def _scheduled_unknown(self, told: EventTold) -> None:
         uid = told.uid or told.name
         self._pods[uid] = {
-            "g": self._unseen_group(told), "name": told.name, "node": None, "rv": "", "keys": [], "start": None, "end": None,
+            "g": self._unseen_group(told),
+            "name": told.name,
+            "node": None,
+            "rv": "",
+            "keys": [],
+            "start": None,
+            "end": None,
             "loose": None,
-        }  # fmt: skip
+        }
         self._by_name[told.name] = uid
 
     def _begin_unseen(self, group: Group, at: int) -> None:

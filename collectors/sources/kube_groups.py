@@ -2,16 +2,17 @@
 
 Rules
 - A group is what one JobSet, training job, Job or bare pod runs. Its attempt begins when the first of its containers
-  that train starts, and is ending with the first of them that dies, is evicted, preempted or deleted. What starts after
-  that begins the next; it is over when nobody of it is left, or when the next begins.
+  that train starts, and is ending with the first of them that dies, is evicted, preempted or deleted. What starts
+  after that begins the next; it is over when nobody of it is left, or when the next begins.
 - A container that was there before the attempt began and dies within ten minutes of it is the tail of the one before.
-- The key is the requeue count: a JobSet's own (`restart-attempt`), with what restarted within it as the restart count;
-  elsewhere the restarts that were seen, at least those of the container. Deaths carry the job and their instant, no
-  count: a launcher inside may have counted further.
-- `scope`: the container was restarted in its pod: `in_job`; the pod was made anew, or the whole JobSet: `requeue`; another
-  workload of the same run: `resubmit`. The initiator follows from how the one before ended; a deletion says nobody.
-- The run waits (`queued`, `backoff`) from a pod's creation, or a death, to the next start, and only while no attempt is
-  there: a pod that waits beside a group that trains is not a run that waits.
+- The key is the requeue count: a JobSet's own (`restart-attempt`), with what restarted within it as the restart
+  count; elsewhere the restarts that were seen, at least those of the container. Deaths carry the job and their
+  instant, no count: a launcher inside may have counted further.
+- `scope`: the container was restarted in its pod: `in_job`; the pod was made anew, or the whole JobSet: `requeue`;
+  another workload of the same run: `resubmit`. The initiator follows from how the one before ended; a deletion says
+  nobody.
+- The run waits (`queued`, `backoff`) from a pod's creation, or a death, to the next start, and only while no attempt
+  is there: a pod that waits beside a group that trains is not a run that waits.
 - `seq` is the second of the instant, a place among equal instants (what ends before what begins) and a digest of what
   happened to whom: seen again, the same is stated under the same identity.
 """
@@ -219,9 +220,14 @@ class GroupFacts:
                 self.close(group, moment.at)
             return
         is_tail = (
-            group.is_open and group.began is not None and group.before[:1] not in ([], [None])
-            and (moment.at < group.began or (since is not None and since < group.began < moment.at < group.began + TAIL_NS))
-        )  # fmt: skip
+            group.is_open
+            and group.began is not None
+            and group.before[:1] not in ([], [None])
+            and (
+                moment.at < group.began
+                or (since is not None and since < group.began < moment.at < group.began + TAIL_NS)
+            )
+        )
         key = {"requeue": group.before[0], "restart": group.before[1] or None} if is_tail else {}
         words = f"container of {pod.name} ended: {moment.reason or 'no reason'}, exit code {_shown(code)}"
         if moment.signal:
@@ -231,9 +237,17 @@ class GroupFacts:
         self.evidence(group, moment.at, pod, words, moment.reason or None, **key)
         if code is not None or is_kill:
             self._say(
-                Exit, group, moment.at, ENDS, ("exit", pod.uid, moment.life, code), node=pod.node,
-                exit_code=-9 if code is None else code, signal=moment.signal, oom_killed=True if is_kill else None, **key,
-            )  # fmt: skip
+                Exit,
+                group,
+                moment.at,
+                ENDS,
+                ("exit", pod.uid, moment.life, code),
+                node=pod.node,
+                exit_code=-9 if code is None else code,
+                signal=moment.signal,
+                oom_killed=True if is_kill else None,
+                **key,
+            )
         if not is_tail and since is not None:
             self.dies(group, pod, moment.at, FAILED)
 
@@ -292,9 +306,14 @@ class GroupFacts:
         group.last_death = max(at, group.last_death or 0)
         if self._states_attempts:
             self._say(
-                AttemptEnded, group, at, ENDS + 1, ("ended", group.requeue, group.restart),
-                outcome=OUTCOMES.get(group.how or ""), reason=None if group.how is None else f"kubernetes: {SAID.get(group.how, group.how)}",
-            )  # fmt: skip
+                AttemptEnded,
+                group,
+                at,
+                ENDS + 1,
+                ("ended", group.requeue, group.restart),
+                outcome=OUTCOMES.get(group.how or ""),
+                reason=None if group.how is None else f"kubernetes: {SAID.get(group.how, group.how)}",
+            )
 
     def over(self, group: Group, at: int, outcome: Outcome, reason: str) -> None:
         """The workload itself says that it is done."""

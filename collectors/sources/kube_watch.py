@@ -1,13 +1,15 @@
 """Kubernetes watch: one kind of object, listed once and then watched, in a thread of its own.
 
 Rules
-- The list is told as `ADDED`, then `LISTED` with the uids that were there; what is watched follows from the list's version.
+- The list is told as `ADDED`, then `LISTED` with the uids that were there; what is watched follows from the list's
+  version.
 - A watch that ends is taken up where it stood: each change and each bookmark moves the version on. A version that the
-  server has forgotten (410, as a status or within the stream) means a new list; what did not change in between has the
-  same version, and is passed over by who reads.
-- A failure is told with its reason, and again when it is over; in between it is tried again after 1, 2, 4 … 60 seconds,
-  or as long as the server asks. A kind that the server does not have is looked for every five minutes.
-- What was read waits in a queue that all kinds share; it is bounded, so a slow reader slows the watch and not the memory.
+  server has forgotten (410, as a status or within the stream) means a new list; what did not change in between has
+  the same version, and is passed over by who reads.
+- A failure is told with its reason, and again when it is over; in between it is tried again after 1, 2, 4 … 60
+  seconds, or as long as the server asks. A kind that the server does not have is looked for every five minutes.
+- What was read waits in a queue that all kinds share; it is bounded, so a slow reader slows the watch and not the
+  memory.
 """
 
 from __future__ import annotations
@@ -60,9 +62,15 @@ class Watch(threading.Thread):
     """Follows one kind from a version on; from a new list where there is none."""
 
     def __init__(
-        self, client: Client, resource: Resource, version: str, into: queue.Queue[Change], *, selector: str | None = None,
+        self,
+        client: Client,
+        resource: Resource,
+        version: str,
+        into: queue.Queue[Change],
+        *,
+        selector: str | None = None,
         pause: Callable[[threading.Event, float], object] = threading.Event.wait,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(name=f"rerail-watch-{resource.name}", daemon=True)
         self.resource = resource
         self._client = client
@@ -91,7 +99,8 @@ class Watch(threading.Thread):
     def _list(self) -> None:
         uids: list[str] = []
         version = ""
-        for found, version in self._client.pages(self.resource.path, self._selector):
+        for found, told_version in self._client.pages(self.resource.path, self._selector):
+            version = told_version
             for told in found:
                 uids.append(uid_of(told))
                 self._tell(Change(self.resource, "ADDED", slim({**told, "kind": self.resource.kind})))

@@ -1,10 +1,10 @@
 """Kubernetes source: watches pods, events, nodes and workloads of a cluster, and states what they tell of runs.
 
 Rules
-- Pods must be seen, or the source is down. Another kind that may not be read is stated blind (`partial_sight.py`) and the
-  rest goes on; a kind that the cluster does not know is none to be blind of.
-- The cursor holds, for each kind, the version up to which it was taken, and what the facts need to go on. A poll given
-  another cursor than the last one begins there anew.
+- Pods must be seen, or the source is down. Another kind that may not be read is stated blind (`partial_sight.py`) and
+  the rest goes on; a kind that the cluster does not know is none to be blind of.
+- The cursor holds, for each kind, the version up to which it was taken, and what the facts need to go on. A poll
+  given another cursor than the last one begins there anew.
 - Nothing is stated before every kind was listed, or failed: events and nodes refer to pods.
 - `finish` lists everything once and does not watch.
 """
@@ -297,6 +297,6 @@ def _read_file(old: OldFile) -> Iterator[Fact]:
 
 FORMAT = ImportFormat(
     name="kubernetes",
-    summary="objects as kubectl get … -o json prints them: pods, events, nodes, Jobs, JobSets, training jobs, Workloads",
+    summary="objects as kubectl get … -o json prints them: pods, events, nodes, Jobs, JobSets, Workloads",
     read=_read_file,
 )

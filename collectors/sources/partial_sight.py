@@ -1,7 +1,9 @@
-"""Partial sight: a source that sees through several openings states which of them it cannot see through, and since when.
+"""Partial sight: a source that sees through several openings states which of them it cannot see through, and since
+when.
 
-A source that sees nothing at all is `SourceDown`, and its agent says so. Where one command or one kind of object of many
-is refused, the rest is still seen: then the source itself states `blind`, of that part, for every run it tells of.
+A source that sees nothing at all is `SourceDown`, and its agent says so. Where one command or one kind of object of
+many is refused, the rest is still seen: then the source itself states `blind`, of that part, for every run it tells
+of.
 
 Rules
 - `memory` is plain data and part of the source's cursor, so that a new instance ends what the one before it began.

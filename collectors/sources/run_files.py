@@ -5,8 +5,8 @@ Rules
 - Launchers' logs are read first: they tell when an attempt's end was noticed. Worker logs without stamps are placed
   there; a kernel log whose stamps count from the machine's start is placed at the only, or the last, such end.
 - A file that cannot be read, or whose kind is not known, is told with the reason and never stops the others.
-- What schedulers tell (Slurm's commands, objects of Kubernetes) is read together, whatever file it is in. Where it is of one
-  job it belongs to the run of the logs; several jobs are a run each, named after the job.
+- What schedulers tell (Slurm's commands, objects of Kubernetes) is read together, whatever file it is in. Where it is
+  of one job it belongs to the run of the logs; several jobs are a run each, named after the job.
 - Text is masked. Nothing here executes, unpickles or follows what a file says.
 """
 

@@ -1,11 +1,11 @@
 """Slurm source: asks `sacct`, `squeue` and `sacctmgr` (or `scontrol`) in turn, and states what they say.
 
 Rules
-- `sacct -D` shows every incarnation of a job, `squeue` the requeue count and what waits, `sacctmgr show event` when nodes
-  were away. Where `squeue --json` is not built in, `scontrol show job -o` stands in for it, and `scontrol show node` for
-  `sacctmgr` where there is no database.
-- A command that fails is stated blind (`partial_sight.py`); where neither jobs in accounting nor jobs in the queue can be
-  seen, the source is down.
+- `sacct -D` shows every incarnation of a job, `squeue` the requeue count and what waits, `sacctmgr show event` when
+  nodes were away. Where `squeue --json` is not built in, `scontrol show job -o` stands in for it, and `scontrol show
+  node` for `sacctmgr` where there is no database.
+- A command that fails is stated blind (`partial_sight.py`); where neither jobs in accounting nor jobs in the queue
+  can be seen, the source is down.
 - It looks every `interval_seconds`; after a failure of everything it waits twice as long each time, up to ten minutes.
 - The cursor holds what was stated of each job, so that another instance goes on.
 """
@@ -29,9 +29,27 @@ from rerail.server.core.codec import FactError
 from rerail.server.core.facts import Fact
 
 COLUMNS = (
-    "JobID", "JobIDRaw", "JobName", "Cluster", "Account", "User", "Partition", "State", "ExitCode", "Submit", "Eligible",
-    "Start", "End", "Timelimit", "NNodes", "NodeList", "Reason", "AllocTRES", "Comment", "WCKey",
-)  # fmt: skip
+    "JobID",
+    "JobIDRaw",
+    "JobName",
+    "Cluster",
+    "Account",
+    "User",
+    "Partition",
+    "State",
+    "ExitCode",
+    "Submit",
+    "Eligible",
+    "Start",
+    "End",
+    "Timelimit",
+    "NNodes",
+    "NodeList",
+    "Reason",
+    "AllocTRES",
+    "Comment",
+    "WCKey",
+)
 NEWER_COLUMNS = ("Restarts", "FailedNode")
 LONGEST_WAIT_SECONDS = 600.0
 OVERLAP_SECONDS = 3600

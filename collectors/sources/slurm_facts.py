@@ -3,13 +3,14 @@
 Rules
 - A job is an allocation of a run; each of its incarnations is an attempt with the requeue count as its key: as Slurm
   tells it (`Restarts`), else counted from the incarnations that were seen (`sacct -D` shows them all).
-- What is told of an end carries the job and its instant, no count: a launcher may have restarted inside the job, and the
-  attempt that was alive then is the one that ended.
-- A queue begins with the submission of what was requeued, else when the job was eligible (a dependency is not a queue),
-  and not before the other jobs of its run let go of their nodes. It ends where the job starts.
+- What is told of an end carries the job and its instant, no count: a launcher may have restarted inside the job, and
+  the attempt that was alive then is the one that ended.
+- A queue begins with the submission of what was requeued, else when the job was eligible (a dependency is not a
+  queue), and not before the other jobs of its run let go of their nodes. It ends where the job starts.
 - A node is told of while a job of the run holds it, and a minute longer.
-- `(emitter, seq)` is the job and the second of its submission or requeue × 64 + which statement it is: read again, in any
-  form, the same is stated under the same identity. Each is stated once; the memory is plain data, part of a cursor.
+- `(emitter, seq)` is the job and the second of its submission or requeue × 64 + which statement it is: read again, in
+  any form, the same is stated under the same identity. Each is stated once; the memory is plain data, part of a
+  cursor.
 - Not known, and left out: ranks, what happened inside the job, why a person cancelled it.
 """
 
@@ -216,10 +217,19 @@ class SlurmFacts:
         # Equal instants are told apart by `seq`: what ends stands before what begins.
         self._say(SchedulerState, life, second, RUNS, job.start, common, state="running")
         self._say(
-            AttemptStarted, life, second, STARTED, job.start, common, requeue=life["n"], scope=scope, initiator=initiator,
-            gpus=job.gpus, nodes=job.nodes,
+            AttemptStarted,
+            life,
+            second,
+            STARTED,
+            job.start,
+            common,
+            requeue=life["n"],
+            scope=scope,
+            initiator=initiator,
+            gpus=job.gpus,
+            nodes=job.nodes,
             config=None if job.limit is None else canonical({"slurm_time_limit": job.limit}),
-        )  # fmt: skip
+        )
 
     def _before(self, job: Job, life: Mapping[str, Any], run: str) -> str | None:
         """How the incarnation of the run that had nodes last before this one ended; None where there was none."""
@@ -299,9 +309,18 @@ class SlurmFacts:
                           reason=reason)
             )  # fmt: skip
             self.facts.append(
-                Evidence(run=run, emitter=emitter, seq=seq + 1, at=event.start, job=job, node=event.node, source="slurm",
-                         code="node", text=masked(node_words(event)))
-            )  # fmt: skip
+                Evidence(
+                    run=run,
+                    emitter=emitter,
+                    seq=seq + 1,
+                    at=event.start,
+                    job=job,
+                    node=event.node,
+                    source="slurm",
+                    code="node",
+                    text=masked(node_words(event)),
+                )
+            )
         if event.end is not None and 2 not in told:
             told.append(2)
             self.facts.append(

@@ -1,11 +1,11 @@
 """Slurm records: jobs, nodes and node events as Slurm's commands print them, whatever the version.
 
-Understood are `sacct` and `sacctmgr show event` with `-P` or `-p`, `scontrol show job` and `show node` (also `-o`), and the
-JSON of `sacct`, `squeue`, `scontrol` and `sinfo` from 22.05 on.
+Understood are `sacct` and `sacctmgr show event` with `-P` or `-p`, `scontrol show job` and `show node` (also `-o`),
+and the JSON of `sacct`, `squeue`, `scontrol` and `sinfo` from 22.05 on.
 
 Rules
-- JSON differs by version: a number is plain or `{"set", "infinite", "number"}`, a state one word or a list of words, an
-  exit code a wait status, an object of words, or one of lists. All of them give one record.
+- JSON differs by version: a number is plain or `{"set", "infinite", "number"}`, a state one word or a list of words,
+  an exit code a wait status, an object of words, or one of lists. All of them give one record.
 - What contradicts itself is unknown: 22.05 says `SUCCESS` and 0 of a job that failed with 3 (its text says 3:0).
 - Instants of text are local to the cluster and carry no zone; seconds since 1970 are taken as such.
 - A job that is running tells the end it is allowed, and one that waits the start it is promised: neither happened.
@@ -127,7 +127,7 @@ def is_slurm(head: bytes) -> bool:
 
 
 def read(content: bytes, *, zone_seconds: int | None = None) -> Iterator[Record]:
-    """The records of one output, in its order. `zone_seconds` is the cluster's zone, east of UTC; None: this machine's."""
+    """The records of one output, in order. `zone_seconds`: the cluster's zone, east of UTC; None: this machine's."""
     text = content.decode("utf-8", "replace")
     stripped = text.lstrip()
     if stripped[:1] in ("{", "["):
@@ -203,17 +203,27 @@ def _job_row(row: Mapping[str, str], number: int, zone: int | None, jobs: list[R
         return
     jobs.append(
         Job(
-            job=(row.get("jobidraw") or name)[:200], name=_text(row.get("jobname")), state=state, state_flags=flags, by=by,
+            job=(row.get("jobidraw") or name)[:200],
+            name=_text(row.get("jobname")),
+            state=state,
+            state_flags=flags,
+            by=by,
             cluster=_text(row.get("cluster")),
-            submit=instant(row.get("submit", ""), zone), eligible=instant(row.get("eligible", ""), zone),
+            submit=instant(row.get("submit", ""), zone),
+            eligible=instant(row.get("eligible", ""), zone),
             start=None if state in WAITING else instant(row.get("start", ""), zone),
             end=instant(row.get("end", ""), zone) if state in ENDED else None,
-            exit_code=code, signal=signal, nodes=node_names(_text(row.get("nodelist"))),
-            failed_node=_text(row.get("failednode")), gpus=_gpus(row.get("alloctres") or row.get("reqtres") or ""),
-            reason=_text(row.get("reason")), restarts=_digits(row.get("restarts", "")), limit=_text(row.get("timelimit")),
+            exit_code=code,
+            signal=signal,
+            nodes=node_names(_text(row.get("nodelist"))),
+            failed_node=_text(row.get("failednode")),
+            gpus=_gpus(row.get("alloctres") or row.get("reqtres") or ""),
+            reason=_text(row.get("reason")),
+            restarts=_digits(row.get("restarts", "")),
+            limit=_text(row.get("timelimit")),
             labels=_labels(row),
         )
-    )  # fmt: skip
+    )
 
 
 def _with_step(job: Job, step: Step) -> Job:
@@ -252,19 +262,33 @@ def _shown(record: Mapping[str, str], line: int, zone: int | None) -> Record:
         return Refused(line, wrong, record.get(wrong, ""), "not a job")
     code, signal = exit_of(record.get("ExitCode", ""))
     return Job(
-        job=record["JobId"], name=_text(record.get("JobName")), state=state, state_flags=flags, by=by,
-        submit=instant(record.get("SubmitTime", ""), zone), eligible=instant(record.get("EligibleTime", ""), zone),
+        job=record["JobId"],
+        name=_text(record.get("JobName")),
+        state=state,
+        state_flags=flags,
+        by=by,
+        submit=instant(record.get("SubmitTime", ""), zone),
+        eligible=instant(record.get("EligibleTime", ""), zone),
         start=None if state in WAITING else instant(record.get("StartTime", ""), zone),
         end=instant(record.get("EndTime", ""), zone) if state in ENDED else None,
-        exit_code=code, signal=signal, nodes=node_names(_text(record.get("NodeList"))),
-        failed_node=_text(record.get("FailedNode")), gpus=_gpus(record.get("AllocTRES") or record.get("TRES") or ""),
-        reason=_text(record.get("Reason")), restarts=_digits(record.get("Restarts", "")),
+        exit_code=code,
+        signal=signal,
+        nodes=node_names(_text(record.get("NodeList"))),
+        failed_node=_text(record.get("FailedNode")),
+        gpus=_gpus(record.get("AllocTRES") or record.get("TRES") or ""),
+        reason=_text(record.get("Reason")),
+        restarts=_digits(record.get("Restarts", "")),
         limit=_text(record.get("TimeLimit")),
-        labels=_labels({
-            "user": record.get("UserId", "").partition("(")[0], "partition": record.get("Partition", ""),
-            "account": record.get("Account", ""), "comment": record.get("Comment", ""), "wckey": record.get("WCKey", ""),
-        }),
-    )  # fmt: skip
+        labels=_labels(
+            {
+                "user": record.get("UserId", "").partition("(")[0],
+                "partition": record.get("Partition", ""),
+                "account": record.get("Account", ""),
+                "comment": record.get("Comment", ""),
+                "wckey": record.get("WCKey", ""),
+            }
+        ),
+    )
 
 
 def _shown_node(record: Mapping[str, str], line: int, zone: int | None) -> Record:
@@ -327,25 +351,37 @@ def _json_job(told: Mapping[str, Any], number: int, is_old: bool) -> Record:
     comment = told.get("comment")
     association = _dict(told.get("association"))
     return Job(
-        job=str(job), name=_text(told.get("name")), state=state, state_flags=flags,
+        job=str(job),
+        name=_text(told.get("name")),
+        state=state,
+        state_flags=flags,
         by=by or (_text(told.get("kill_request_user")) if state == "CANCELLED" else None),
         cluster=_text(told.get("cluster")),
         submit=_seconds(times.get("submission") or told.get("submit_time")),
         eligible=_seconds(times.get("eligible") or told.get("eligible_time")),
         start=None if state in WAITING else _seconds(times.get("start") or told.get("start_time")),
         end=_seconds(times.get("end") or told.get("end_time")) if state in ENDED else None,
-        exit_code=code, signal=signal, nodes=_json_names(told.get("nodes") or _dict(told.get("job_resources")).get("nodes")),
-        failed_node=_text(told.get("failed_node")), gpus=_json_gpus(told),
-        reason=_text(words.get("reason") or told.get("state_reason")), restarts=_number(told.get("restart_cnt")),
+        exit_code=code,
+        signal=signal,
+        nodes=_json_names(told.get("nodes") or _dict(told.get("job_resources")).get("nodes")),
+        failed_node=_text(told.get("failed_node")),
+        gpus=_json_gpus(told),
+        reason=_text(words.get("reason") or told.get("state_reason")),
+        restarts=_number(told.get("restart_cnt")),
         limit=_limit(times.get("limit") if times else told.get("time_limit")),
-        labels=_labels({
-            "user": association.get("user") or told.get("user_name") or told.get("user"),
-            "account": told.get("account"), "partition": told.get("partition"),
-            "comment": _dict(comment).get("job") if isinstance(comment, dict) else comment,
-            "wckey": _dict(told.get("wckey")).get("wckey") if isinstance(told.get("wckey"), dict) else told.get("wckey"),
-        }),
+        labels=_labels(
+            {
+                "user": association.get("user") or told.get("user_name") or told.get("user"),
+                "account": told.get("account"),
+                "partition": told.get("partition"),
+                "comment": _dict(comment).get("job") if isinstance(comment, dict) else comment,
+                "wckey": _dict(told.get("wckey")).get("wckey")
+                if isinstance(told.get("wckey"), dict)
+                else told.get("wckey"),
+            }
+        ),
         steps=tuple(step for each in _list(told.get("steps"))[:200] if (step := _json_step(_dict(each))) is not None),
-    )  # fmt: skip
+    )
 
 
 def _json_step(told: Mapping[str, Any]) -> Step | None:

@@ -1,8 +1,9 @@
 """An API server of Kubernetes that replays: lists in pages, watches with bookmarks, and every way of going away.
 
-It keeps a log of changes with versions, as the real one does: a watch begins after a version and gets what came later; a
-version older than what is kept is 410 Gone, as a status, or as an ERROR within a stream. `behaviours` of a path are what
-its next requests meet: a status, `cut` (the stream breaks off within a line), `hang up`, `gone event`, `nonsense`.
+It keeps a log of changes with versions, as the real one does: a watch begins after a version and gets what came
+later; a version older than what is kept is 410 Gone, as a status, or as an ERROR within a stream. `behaviours` of a
+path are what its next requests meet: a status, `cut` (the stream breaks off within a line), `hang up`, `gone event`,
+`nonsense`.
 """
 
 from __future__ import annotations

@@ -28,10 +28,14 @@ def pod(
     if jobset is not None:
         tags |= {"jobset.sigs.k8s.io/jobset-name": jobset, "jobset.sigs.k8s.io/restart-attempt": str(attempt or 0)}
     about: dict[str, Any] = {
-        "name": name, "namespace": "train", "uid": uid or f"uid-{name}", "labels": tags, "creationTimestamp": stamp(created),
+        "name": name,
+        "namespace": "train",
+        "uid": uid or f"uid-{name}",
+        "labels": tags,
+        "creationTimestamp": stamp(created),
         "ownerReferences": [{"kind": "Job", "name": job, "uid": job_uid, "controller": True}],
         "managedFields": [{"manager": "kubelet", "fieldsV1": {"f:status": {}}}],
-    }  # fmt: skip
+    }
     if deleted is not None:
         about |= {"deletionTimestamp": stamp(deleted + grace), "deletionGracePeriodSeconds": grace}
     spec: dict[str, Any] = {

@@ -356,10 +356,26 @@ def test_every_shape_of_a_file_is_read():
 # --- anything at all ---
 
 leaves = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.text(max_size=12),
-    st.sampled_from(["2026-11-29T12:00:00Z", "2026-11-29T12:00:99Z", "9999-12-31T23:59:59+14:00", "OOMKilled", "True", "Failed",
-                     "Evicted", "CrashLoopBackOff", "back-off 99999h9m9s", "Preempted", "-1"]),
-)  # fmt: skip
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.text(max_size=12),
+    st.sampled_from(
+        [
+            "2026-11-29T12:00:00Z",
+            "2026-11-29T12:00:99Z",
+            "9999-12-31T23:59:59+14:00",
+            "OOMKilled",
+            "True",
+            "Failed",
+            "Evicted",
+            "CrashLoopBackOff",
+            "back-off 99999h9m9s",
+            "Preempted",
+            "-1",
+        ]
+    ),
+)
 trees = st.recursive(
     leaves,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -384,11 +400,16 @@ def test_no_object_is_too_odd(seed: int, junk: list[Any]):
     chance = random.Random(seed)
     objects = [
         pod("llm-0", status=running(140, 1, ended(20, 100, 137, "OOMKilled"))),
-        pod("llm-1", status=terminated(ended(0, 50), conditions=[condition("DisruptionTarget", 40, "EvictionByEvictionAPI")]), deleted=40),
-        node("gpu-0", 30, "Unknown"), event("Preempted", "Preempted by x", 50, pod("llm-0")),
+        pod(
+            "llm-1",
+            status=terminated(ended(0, 50), conditions=[condition("DisruptionTarget", 40, "EvictionByEvictionAPI")]),
+            deleted=40,
+        ),
+        node("gpu-0", 30, "Unknown"),
+        event("Preempted", "Preempted by x", 50, pod("llm-0")),
         workload("Job", "llm", condition("Failed", 99, "DeadlineExceeded")),
         workload("Workload", "w", condition("Evicted", 60, "Preempted"), owner=("Job", "llm"), uid="w"),
-    ]  # fmt: skip
+    ]
     shuffled = [mangled(each, chance, junk) for each in objects * 2]
     chance.shuffle(shuffled)
     found = [each for each in objects_in(json.dumps(shuffled).encode()) if not isinstance(each, FactError)]

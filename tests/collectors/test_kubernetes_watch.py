@@ -274,10 +274,13 @@ def test_namespaces_and_selectors_are_asked_for(api: KubeApi) -> None:
 def test_a_kubeconfig_tells_where_the_server_is(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     told = {
-        "current-context": "lab", "contexts": [{"name": "lab", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {"server": "https://10.0.0.1:6443/", "certificate-authority-data": "eA=="}}],
+        "current-context": "lab",
+        "contexts": [{"name": "lab", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [
+            {"name": "c", "cluster": {"server": "https://10.0.0.1:6443/", "certificate-authority-data": "eA=="}}
+        ],
         "users": [{"name": "u", "user": {"token": "secret"}}],
-    }  # fmt: skip
+    }
     config.write_text(json.dumps(told))
     found = access(kubeconfig=config)
     assert (found.url, found.token) == ("https://10.0.0.1:6443", "secret")

@@ -157,17 +157,26 @@ def accounted(release: str) -> dict[str, Any]:
     times = {"submission": 1795954463, "eligible": 1795954463, "start": 1795954500, "end": 1795954600, "elapsed": 100}
     if is_old:
         code: dict[str, Any] = {"status": "SIGNALED", "return_code": None, "signal": {"signal_id": 9, "name": "Killed"}}
-        return base | {"state": {"current": "FAILED", "reason": "None"}, "exit_code": code, "time": {**times, "limit": 60}}
+        return base | {
+            "state": {"current": "FAILED", "reason": "None"},
+            "exit_code": code,
+            "time": {**times, "limit": 60},
+        }
     code = {
-        "status": ["SIGNALED"], "return_code": wrapped(None) if release != "23.02" else wrapped(0),
+        "status": ["SIGNALED"],
+        "return_code": wrapped(None) if release != "23.02" else wrapped(0),
         "signal": {"id": wrapped(9), "name": "Killed"} if release >= "23.11" else {"signal_id": 9, "name": "Killed"},
-    }  # fmt: skip
+    }
     more: dict[str, Any] = {"restart_cnt": 1} if release >= "24.11" else {}
     if release >= "25.05":
         times = {name: wrapped(value) for name, value in times.items()}  # type: ignore[misc]
         more = {"restart_cnt": wrapped(1), "failed_node": ""}
     state = "FAILED" if release == "23.02" else ["FAILED"]
-    return base | more | {"state": {"current": state, "reason": "None"}, "exit_code": code, "time": {**times, "limit": wrapped(60)}}
+    return (
+        base
+        | more
+        | {"state": {"current": state, "reason": "None"}, "exit_code": code, "time": {**times, "limit": wrapped(60)}}
+    )
 
 
 @pytest.mark.parametrize("release", ["22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11"])
@@ -180,8 +189,14 @@ def test_every_release_of_the_json_tells_the_same_job(release: str):
     (job,) = read(content)
     assert isinstance(job, Job)
     assert (job.job, job.name, job.state, job.signal, job.nodes, job.gpus, job.limit) == (
-        "77", "llm", "FAILED", 9, ("gpu07", "gpu08"), 4, "60"
-    )  # fmt: skip
+        "77",
+        "llm",
+        "FAILED",
+        9,
+        ("gpu07", "gpu08"),
+        4,
+        "60",
+    )
     assert (job.submit, job.start, job.end) == tuple(at * SECOND for at in (1795954463, 1795954500, 1795954600))
     assert job.restarts == (1 if release >= "24.11" else None)
     (ended,) = (fact for fact in SlurmFacts().take([job]) if isinstance(fact, Exit))
@@ -191,11 +206,21 @@ def test_every_release_of_the_json_tells_the_same_job(release: str):
 @pytest.mark.parametrize(
     ("status", "truth"),
     [
-        (768, (3, None)), (9, (0, 9)), ({"set": True, "infinite": False, "number": 768}, (3, None)),
-        ({"status": ["ERROR"], "return_code": {"set": True, "infinite": False, "number": 3}, "signal": {"id": {"set": False}}}, (3, None)),
-        ({"set": False, "infinite": False, "number": 0}, (None, None)), ("x", (None, None)),
+        (768, (3, None)),
+        (9, (0, 9)),
+        ({"set": True, "infinite": False, "number": 768}, (3, None)),
+        (
+            {
+                "status": ["ERROR"],
+                "return_code": {"set": True, "infinite": False, "number": 3},
+                "signal": {"id": {"set": False}},
+            },
+            (3, None),
+        ),
+        ({"set": False, "infinite": False, "number": 0}, (None, None)),
+        ("x", (None, None)),
     ],
-)  # fmt: skip
+)
 def test_an_exit_code_of_the_queue_is_a_wait_status_or_an_object(status: object, truth: tuple[int | None, int | None]):
     told = {"job_id": 5, "job_state": ["FAILED"], "submit_time": wrapped(1795954463), "exit_code": status}
     (job,) = read(json.dumps({"jobs": [told]}).encode())
@@ -205,7 +230,10 @@ def test_an_exit_code_of_the_queue_is_a_wait_status_or_an_object(status: object,
 
 def test_a_running_job_has_not_ended_and_a_waiting_one_has_not_begun():
     times = {"submit_time": 1795954463, "start_time": 1795954500, "end_time": 1796000000}
-    told = [{"job_id": 1, "job_state": ["RUNNING", "COMPLETING"], **times}, {"job_id": 2, "job_state": "PENDING", **times}]
+    told = [
+        {"job_id": 1, "job_state": ["RUNNING", "COMPLETING"], **times},
+        {"job_id": 2, "job_state": "PENDING", **times},
+    ]
     running, waiting = read(json.dumps({"jobs": told}).encode())
     assert isinstance(running, Job)
     assert isinstance(waiting, Job)
@@ -215,35 +243,57 @@ def test_a_running_job_has_not_ended_and_a_waiting_one_has_not_begun():
 
 @pytest.mark.parametrize(
     ("word", "truth"),
-    [("CANCELLED by 1000", ("CANCELLED", "1000")), ("OUT_OF_ME+", ("OUT_OF_MEMORY", None)), ("NODE_FAIL", ("NODE_FAIL", None)),
-     (["PENDING", "REQUEUED"], ("PENDING", None)), ("cancelled by alice", ("CANCELLED", "alice")), ("nonsense", (None, None))],
-)  # fmt: skip
+    [
+        ("CANCELLED by 1000", ("CANCELLED", "1000")),
+        ("OUT_OF_ME+", ("OUT_OF_MEMORY", None)),
+        ("NODE_FAIL", ("NODE_FAIL", None)),
+        (["PENDING", "REQUEUED"], ("PENDING", None)),
+        ("cancelled by alice", ("CANCELLED", "alice")),
+        ("nonsense", (None, None)),
+    ],
+)
 def test_a_state_is_read_however_it_is_written(word: object, truth: tuple[str | None, str | None]):
     assert state_of(word)[:2] == truth
 
 
 @pytest.mark.parametrize(
     ("state", "truth"),
-    [("DOWN*", "lost"), ("DOWN+NOT_RESPONDING", "lost"), ("IDLE", "ready"), ("ALLOCATED", "ready"), ("MIXED+DRAIN", "drained"),
-     ("IDLE*", "not_ready"), ("DRAINED", "drained"), ("FAIL", "lost"), ("IDLE+MAINTENANCE", "not_ready")],
-)  # fmt: skip
+    [
+        ("DOWN*", "lost"),
+        ("DOWN+NOT_RESPONDING", "lost"),
+        ("IDLE", "ready"),
+        ("ALLOCATED", "ready"),
+        ("MIXED+DRAIN", "drained"),
+        ("IDLE*", "not_ready"),
+        ("DRAINED", "drained"),
+        ("FAIL", "lost"),
+        ("IDLE+MAINTENANCE", "not_ready"),
+    ],
+)
 def test_what_the_state_of_a_node_means(state: str, truth: str):
     assert condition_of(state) == truth
 
 
 def test_one_bad_row_costs_no_other():
-    text = "JobID|State|Submit|Start|End\n1|COMPLETED|2026-11-29T12:00:00|2026-11-29T12:00:01|2026-11-29T12:00:02\n2|FAILED\n"
+    text = "JobID|State|Submit|Start|End\n"
+    text += "1|COMPLETED|2026-11-29T12:00:00|2026-11-29T12:00:01|2026-11-29T12:00:02\n2|FAILED\n"
     text += "x|FAILED|||\n3|ODD|||\n4|FAILED|1795954463|1795954464|1795954465\n"
     found = list(read(text.encode()))
     assert [each.job for each in found if isinstance(each, Job)] == ["1", "4"]
-    assert [(each.line, each.field) for each in found if isinstance(each, Refused)] == [(3, "row"), (4, "JobID"), (5, "State")]
+    assert [(each.line, each.field) for each in found if isinstance(each, Refused)] == [
+        (3, "row"),
+        (4, "JobID"),
+        (5, "State"),
+    ]
 
 
 def test_the_import_refuses_with_line_field_and_value(tmp_path: Path):
     refused: list[tuple[int, FactError]] = []
 
     def imported(name: str, run: str | None = None) -> list[Fact]:
-        old = OldFile(name, "s", run, (), (CORPUS / name).read_bytes, lambda line, error: refused.append((line, error)), print)
+        old = OldFile(
+            name, "s", run, (), (CORPUS / name).read_bytes, lambda line, error: refused.append((line, error)), print
+        )
         return list(formats()["slurm"].read(old))
 
     assert len(imported("sacct.psv")) > 50
@@ -268,7 +318,11 @@ def test_a_job_that_depends_on_another_does_not_queue_while_that_one_trains():
     assert [fact.job for fact in told if fact.kind == "scheduler_state" and fact.state == "queued"] == ["1"]  # type: ignore[attr-defined]
     told += facts.take([job(1, "TIMEOUT", 0, 10, 100), job(2, "RUNNING", 5, 150, None, eligible=100)])
     fold = folded(told, "chain")
-    spans = [(span.start // SECOND - 1_795_954_000, span.end // SECOND - 1_795_954_000) for span in fold.spans if span.phase is Phase.QUEUED]
+    spans = [
+        (span.start // SECOND - 1_795_954_000, span.end // SECOND - 1_795_954_000)
+        for span in fold.spans
+        if span.phase is Phase.QUEUED
+    ]
     assert spans == [(0, 10), (100, 150)]
     assert [(attempt.number, verdict.cause) for attempt, verdict, _ in fold.endings()] == [(0, "time_limit")]
 
@@ -299,7 +353,9 @@ def test_seen_again_in_pieces_the_same_is_stated_once():
     for names in (("sacct.psv",), ("sacctmgr_events.psv",), ("sacct.psv", "squeue.json"), ("sacctmgr_events.psv",)):
         memory = json.loads(json.dumps(memory))
         pieces += SlurmFacts(memory).take(*records(*names))
-    assert {(fact.run, fact.emitter, fact.seq) for fact in pieces} == {(fact.run, fact.emitter, fact.seq) for fact in whole}
+    assert {(fact.run, fact.emitter, fact.seq) for fact in pieces} == {
+        (fact.run, fact.emitter, fact.seq) for fact in whole
+    }
     assert len({(fact.emitter, fact.seq) for fact in pieces}) == len(pieces)
 
 
@@ -417,10 +473,28 @@ def test_an_answer_that_makes_no_sense_is_no_answer(cluster: Cluster):
 # --- anything at all ---
 
 words = st.one_of(
-    st.sampled_from(["FAILED", "RUNNING+", "CANCELLED by 0", "0:9", "n[0-99999999]", "n[3-1]", "2026-11-29T12:00:00", "Unknown",
-                     "99999999999999999999", "1.batch", "5_[1-3]", "=", "|", "None", "1795954463", "-1"]),
+    st.sampled_from(
+        [
+            "FAILED",
+            "RUNNING+",
+            "CANCELLED by 0",
+            "0:9",
+            "n[0-99999999]",
+            "n[3-1]",
+            "2026-11-29T12:00:00",
+            "Unknown",
+            "99999999999999999999",
+            "1.batch",
+            "5_[1-3]",
+            "=",
+            "|",
+            "None",
+            "1795954463",
+            "-1",
+        ]
+    ),
     st.text(max_size=10),
-)  # fmt: skip
+)
 COLUMNS = ["JobID", "State", "Submit", "Start", "End", "NodeList", "ExitCode", "Restarts", "AllocTRES", "JobName"]
 
 
@@ -431,21 +505,70 @@ def test_any_cells_are_a_table(rows: list[list[str]]):
 
 
 leaves = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), words)
-trees = st.recursive(leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["set", "infinite", "number", "current", "list", "signal", "id", "return_code", "start"]), inner, max_size=4), max_leaves=8)
-fields = st.sampled_from(["state", "job_state", "exit_code", "time", "nodes", "restart_cnt", "tres", "steps", "submit_time", "start_time", "end_time", "name", "comment", "wckey"])
+trees = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["set", "infinite", "number", "current", "list", "signal", "id", "return_code", "start"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
+fields = st.sampled_from(
+    [
+        "state",
+        "job_state",
+        "exit_code",
+        "time",
+        "nodes",
+        "restart_cnt",
+        "tres",
+        "steps",
+        "submit_time",
+        "start_time",
+        "end_time",
+        "name",
+        "comment",
+        "wckey",
+    ]
+)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.dictionaries(fields, trees, max_size=8), max_size=3))
 def test_any_tree_is_json_of_slurm(jobs: list[dict[str, Any]]):
-    base = {"job_id": 7, "job_state": "FAILED", "submit_time": 1795954463, "start_time": 1795954470, "end_time": 1795954480}
+    base = {
+        "job_id": 7,
+        "job_state": "FAILED",
+        "submit_time": 1795954463,
+        "start_time": 1795954470,
+        "end_time": 1795954480,
+    }
     check(json.dumps({"jobs": [{**base, **each} for each in jobs], "nodes": jobs, "sinfo": jobs}).encode())
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["JobId", "JobState", "NodeName", "State", "Reason", "StartTime", "ExitCode", "SubmitTime"]), words), max_size=12))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["JobId", "JobState", "NodeName", "State", "Reason", "StartTime", "ExitCode", "SubmitTime"]
+            ),
+            words,
+        ),
+        max_size=12,
+    )
+)
 def test_any_pairs_are_what_scontrol_shows(pairs: list[tuple[str, str]]):
-    check(("JobId=1 JobState=FAILED SubmitTime=2026-11-29T12:00:00\n" + "\n".join(f"{key}={value}" for key, value in pairs)).encode("utf-8", "surrogatepass"))
+    check(
+        (
+            "JobId=1 JobState=FAILED SubmitTime=2026-11-29T12:00:00\n"
+            + "\n".join(f"{key}={value}" for key, value in pairs)
+        ).encode("utf-8", "surrogatepass")
+    )
 
 
 @settings(max_examples=100, deadline=None)

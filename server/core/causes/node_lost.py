@@ -50,7 +50,8 @@ RULE = CauseRule(
             weight=Weight.ESTABLISHED,
         ),
         line(
-            r"NodeName=[\w.-]{1,100} State=(?:DOWN|FAIL|ERROR|POWERED_DOWN)\S{0,60}[^\n]{0,160}|State=BOOT_FAIL\b[^\n]{0,80}",
+            r"NodeName=[\w.-]{1,100} State=(?:DOWN|FAIL|ERROR|POWERED_DOWN)\S{0,60}[^\n]{0,160}"
+            r"|State=BOOT_FAIL\b[^\n]{0,80}",
             SAYS,
             confidence=0.93,
             weight=Weight.ESTABLISHED,
