@@ -103,6 +103,9 @@ class Group:
     nodes: list[str] = field(default_factory=list)
     """Nodes told of the current attempt."""
     gpus: dict[str, int] = field(default_factory=dict)
+    """Pod that runs → its accelerators."""
+    gpu_count: int = 0
+    """All of them together."""
     is_resubmitted: bool = False
 
 
@@ -169,6 +172,7 @@ class GroupFacts:
             group.waits = False
             self._say(SchedulerState, group, moment.at, BEGINS, ("running", pod.uid, moment.life), state="running")
         if pod.gpus:
+            group.gpu_count += pod.gpus - group.gpus.get(pod.uid, 0)
             group.gpus[pod.uid] = pod.gpus
         is_new = pod.node is not None and pod.node not in group.nodes
         if self._states_attempts and (is_new or moment.at == group.began):
@@ -181,7 +185,7 @@ class GroupFacts:
                 scope=self._scope(group, pod) if is_first else None,
                 initiator=INITIATORS.get(group.how or "") if is_first else None,
                 nodes=(pod.node,) if is_new and pod.node is not None else (),
-                gpus=sum(group.gpus.get(uid, 0) for uid in group.alive) or None,
+                gpus=group.gpu_count or None,
             )  # fmt: skip
         if moment.at == group.began:
             group.how = None
@@ -211,7 +215,7 @@ class GroupFacts:
 
     def _end(self, group: Group, pod: Pod, moment: Moment) -> None:
         since = group.alive.pop(pod.uid, None)
-        group.gpus.pop(pod.uid, None)
+        group.gpu_count -= group.gpus.pop(pod.uid, 0)
         code = moment.exit_code
         is_kill = moment.reason == "OOMKilled"
         if code == 0 and not is_kill:
@@ -281,7 +285,7 @@ class GroupFacts:
     def gone(self, group: Group, pod: Pod, at: int) -> None:
         """The pod is not there any more."""
         was_alive = group.alive.pop(pod.uid, None) is not None
-        group.gpus.pop(pod.uid, None)
+        group.gpu_count -= group.gpus.pop(pod.uid, 0)
         if was_alive:
             self.dies(group, pod, at, DELETED)
 

@@ -46,7 +46,10 @@ def text(told: object, longest: int = 4000) -> str:
     """Printable words; empty where there are none."""
     if not isinstance(told, str):
         return ""
-    return "".join(letter if letter.isprintable() else " " for letter in told[:longest]).strip()
+    words = told[:longest]
+    if not words.isprintable():
+        words = "".join(letter if letter.isprintable() else " " for letter in words)
+    return words.strip()
 
 
 def whole(told: object) -> int | None:
@@ -174,7 +177,8 @@ def main_container(pod: Object) -> str:
 def slim(told: Object) -> dict[str, Any]:
     """An object without what nobody here reads: what is held while it waits stays small."""
     about = {key: value for key, value in metadata(told).items() if key != "managedFields"}
-    fields = items(metadata(told).get("managedFields"))
+    # Of who wrote what only one thing is read, and looking for it costs more than all the rest.
+    fields = items(metadata(told).get("managedFields")) if told.get("kind") == "Node" else []
     stamps = {}
     for each in fields:
         if "sagemaker.amazonaws.com/node-health-status" in str(each.get("fieldsV1"))[:20_000]:
