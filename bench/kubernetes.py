@@ -2,9 +2,9 @@
 
     python bench/kubernetes.py [--pods 4000] [--changes 40000]
 
-An API server in a process of its own lists pods of ten jobs in pages, then streams changes as a large cluster makes them:
-heartbeats of conditions mostly, one in fifty a restart of a container. The source follows it over HTTP, and every fact is
-encoded as for sending. Printed: pods a second of the list, changes a second of the watch, facts stated, duplicates, the
+An API server in a process of its own lists pods of ten jobs in pages, then streams changes as a large cluster makes
+them: heartbeats of conditions mostly, one in fifty a restart of a container. The source follows it over HTTP, and every
+fact is encoded as for sending. Printed: seconds of the list, changes a second of the watch, facts stated, duplicates, the
 memory that the collector grew by and its peak, and the size of the cursor.
 """
 
@@ -62,7 +62,9 @@ def pod(number: int, version: int, restarts: int = 0, second: int = 60, beat: in
         },
         "status": {
             "phase": "Running", "containerStatuses": [main],
-            "conditions": [{"type": "Ready", "status": "True", "lastProbeTime": stamp(beat), "lastTransitionTime": stamp(70)}],
+            "conditions": [
+                {"type": "Ready", "status": "True", "lastProbeTime": stamp(beat), "lastTransitionTime": stamp(70)}
+            ],
         },
     }  # fmt: skip
 
@@ -71,7 +73,9 @@ def change(number: int, pods: int) -> dict[str, Any]:
     """The how-manieth change of the watch."""
     which, turn = number % pods, number // pods
     is_restart = number % 50 == 7
-    told = pod(which, 1_000_000 + number, turn + 1 if is_restart else 0, 600 * (turn + 1) + number % 600, number % 86_400)
+    told = pod(
+        which, 1_000_000 + number, turn + 1 if is_restart else 0, 600 * (turn + 1) + number % 600, number % 86_400
+    )
     return {"type": "MODIFIED", "object": {**told, "kind": "Pod"}}
 
 
@@ -154,11 +158,15 @@ def main() -> None:
     ended = time.perf_counter()
     listed_at = listed_at or started
     print(f"list: {asked.pods} pods in {listed_at - started:.1f} s")
-    print(f"watch: {asked.changes} changes in {ended - listed_at:.1f} s, {asked.changes / (ended - listed_at):,.0f} a second")
+    print(
+        f"watch: {asked.changes} changes in {ended - listed_at:.1f} s, {asked.changes / (ended - listed_at):,.0f} a second"
+    )
     print(f"processor time of the collector: {time.process_time() - busy:.1f} s")
     print(f"facts: {facts}, duplicates: {facts - len(identities)}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
-    print(f"memory: {memory_mb() - before:.0f} MB more than before, {peak:.0f} MB at most; cursor {len(cursor or '') / 1e6:.1f} MB")
+    print(
+        f"memory: {memory_mb() - before:.0f} MB more than before, {peak:.0f} MB at most; cursor {len(cursor or '') / 1e6:.1f} MB"
+    )
     source.close()
     process.terminate()
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from rerail.collectors.agent import Agent
 from rerail.collectors.identity import identity, settings
 from rerail.collectors.outlet import FileOutlet, HttpOutlet, Outlet, OutletDown
-from rerail.collectors.scheduler_commands import add_kubernetes, add_slurm, kubernetes_source, slurm_source
+from rerail.collectors.scheduler_commands import MANIFEST, add_kubernetes, add_slurm, kubernetes_source, slurm_source
 from rerail.collectors.source import SourceDown
 from rerail.collectors.sources.kube_client import NotConfigured
 from rerail.collectors.sources.launcher import LauncherSource, command_of
@@ -180,6 +180,9 @@ def run_collect_launcher(arguments: argparse.Namespace) -> int:
 
 def run_collect_scheduler(arguments: argparse.Namespace) -> int:
     """`rerail collect kubernetes` and `rerail collect slurm`."""
+    if getattr(arguments, "manifest", False):
+        sys.stdout.write(MANIFEST.read_text())
+        return 0
     _log_to_terminal()
     try:
         source = arguments.make(arguments)

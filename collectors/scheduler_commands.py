@@ -17,6 +17,7 @@ from rerail.collectors.sources.kubernetes import KubernetesSource, Scope
 from rerail.collectors.sources.slurm import Chosen, SlurmSource
 
 RUN_KEY = "rerail.io/run"
+MANIFEST = Path(__file__).parent / "kubernetes.yaml"
 
 
 def add_kubernetes(sources: Any) -> argparse.ArgumentParser:
@@ -25,6 +26,9 @@ def add_kubernetes(sources: Any) -> argparse.ArgumentParser:
         "kubernetes",
         help="pods, events, nodes, Jobs, JobSets, training jobs and Kueue of a cluster",
         description="Watches a cluster; states attempts, deaths, evictions, lost nodes, waiting (docs/kubernetes.md).",
+    )
+    parser.add_argument(
+        "--manifest", action="store_true", help="print what to deploy, with the rights it needs, and stop"
     )
     parser.add_argument(
         "--api", metavar="URL", help="the API server without credentials, such as that of kubectl proxy"

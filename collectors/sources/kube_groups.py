@@ -45,6 +45,7 @@ from rerail.server.core.facts import (
 
 SECOND = 1_000_000_000
 TAIL_NS = 600 * SECOND
+MOST_LEFT = 1000
 FIRST, ENDS, THEN, BEGINS = 0, 2, 4, 6
 """Places among equal instants."""
 
@@ -98,6 +99,12 @@ class Group:
     is_over: bool = False
     alive: dict[str, int] = field(default_factory=dict)
     """Pod → when its container started."""
+    leaving: list[str] = field(default_factory=list)
+    """Pods that were told to go, or that nobody hears of, and whose container was not seen to end."""
+    left: list[str] = field(default_factory=list)
+    """Those that were leaving when the current attempt began."""
+    has_pending: bool = False
+    """A pod waits for the rest of the attempt to end."""
     before: list[int | None] = field(default_factory=list)
     """`[requeue, restart]` of the attempt before."""
     nodes: list[str] = field(default_factory=list)
@@ -155,7 +162,8 @@ class GroupFacts:
     def _wait(self, group: Group, pod: Pod, moment: Moment, state: str) -> None:
         if group.is_open or group.is_over or (group.waits and state == "queued"):
             return
-        if group.alive and state == "queued":
+        if state == "queued" and self._staying(group):
+            group.has_pending = True
             return
         group.waits = True
         at = max(moment.at, group.last_death or moment.at)
@@ -203,6 +211,9 @@ class GroupFacts:
             group.restart += 1
         else:
             group.requeue = max(group.requeue + 1, group.base + (moment.life if pod.uid == group.who else 0))
+        for uid in group.leaving:
+            group.alive.pop(uid, None)
+        group.left, group.leaving, group.has_pending = group.leaving[-MOST_LEFT:], [], False
         group.label = pod.attempt
         group.began, group.is_open, group.is_ending, group.nodes = moment.at, True, False, []
 
@@ -215,6 +226,8 @@ class GroupFacts:
 
     def _end(self, group: Group, pod: Pod, moment: Moment) -> None:
         since = group.alive.pop(pod.uid, None)
+        if pod.uid in group.leaving:
+            group.leaving.remove(pod.uid)
         group.gpu_count -= group.gpus.pop(pod.uid, 0)
         code = moment.exit_code
         is_kill = moment.reason == "OOMKilled"
@@ -228,7 +241,8 @@ class GroupFacts:
             and group.began is not None
             and group.before[:1] not in ([], [None])
             and (
-                moment.at < group.began
+                pod.uid in group.left
+                or moment.at < group.began
                 or (since is not None and since < group.began < moment.at < group.began + TAIL_NS)
             )
         )
@@ -270,6 +284,7 @@ class GroupFacts:
                 reason=masked(moment.message)[:1000] or None,
             )
         self.notice(group, moment.at, pod, moment.reason)
+        self._leaves(group, pod)
         if moment.kind == pods.FAILED:
             group.alive.pop(pod.uid, None)
         self.dies(group, pod, moment.at, how)
@@ -280,11 +295,14 @@ class GroupFacts:
         if not group.is_ending:
             self.evidence(group, moment.at, pod, f"Pod {pod.name} was deleted while it ran", "PodDeleted")
             self.notice(group, moment.at, pod, "deleted")
+        self._leaves(group, pod)
         self.dies(group, pod, moment.at, DELETED)
 
     def gone(self, group: Group, pod: Pod, at: int) -> None:
         """The pod is not there any more."""
         was_alive = group.alive.pop(pod.uid, None) is not None
+        if pod.uid in group.leaving:
+            group.leaving.remove(pod.uid)
         group.gpu_count -= group.gpus.pop(pod.uid, 0)
         if was_alive:
             self.dies(group, pod, at, DELETED)
@@ -301,6 +319,20 @@ class GroupFacts:
         group.last_death = max(at, group.last_death or 0)
         if not group.alive:
             self.close(group, group.last_death)
+        if group.has_pending and not group.waits and not self._staying(group):
+            group.has_pending, group.waits = False, True
+            self._say(SchedulerState, group, group.last_death, THEN, ("queued", pod.uid), state="queued")
+
+    def _leaves(self, group: Group, pod: Pod) -> None:
+        """The pod was told to go, or is lost: its machine's accelerators are not the run's any more."""
+        group.gpu_count -= group.gpus.pop(pod.uid, 0)
+        if pod.uid in group.alive and pod.uid not in group.leaving:
+            group.leaving.append(pod.uid)
+
+    @staticmethod
+    def _staying(group: Group) -> bool:
+        """Whether somebody runs who was not told to go."""
+        return len(group.alive) > sum(uid in group.alive for uid in group.leaving)
 
     def close(self, group: Group, at: int) -> None:
         """The attempt is over: nobody of it is left, or its workload ended."""

@@ -181,6 +181,23 @@ def test_a_lost_node_is_told_to_the_runs_that_had_it_and_to_no_other():
     assert told.of(NodeState)[-1].state == "ready" if told.of(NodeState)[-1].at == at(500) else True
 
 
+def test_a_pod_on_a_lost_node_holds_nothing_while_its_group_goes_on_elsewhere():
+    told = Told()
+    told.see(pod("llm-0", status=running(20)), pod("llm-1", node="gpu-1", status=running(21)))
+    tainted = {"conditions": [condition("DisruptionTarget", 130, "DeletionByTaintManager")]}
+    told.see(pod("llm-1", node="gpu-1", status=running(21) | tainted, deleted=130))
+    told.see(pod("llm-2", node=None, created=131))
+    told.see(pod("llm-0", status=terminated(ended(20, 140, 1))))
+    told.see(pod("llm-3", created=145, status=running(200)))
+    told.see(pod("llm-2", node="gpu-5", created=131, status=running(205)))
+    assert told.queued() == [(at(0), at(20)), (at(140), at(200))]
+    assert [fact.gpus for fact in told.of(AttemptStarted)] == [8, 16, 8, 16]
+    told.see(pod("llm-1", node="gpu-1", status=terminated(ended(21, 900, 137)) | tainted, deleted=130))
+    assert [(fact.at, fact.requeue) for fact in told.of(Exit)] == [(at(140), None), (at(900), 0)]
+    assert [(number, cause) for number, cause, _ in told.endings()] == [(0, "node_lost")]
+    told.is_sound()
+
+
 def test_hyperpod_takes_a_node_out_and_says_which_fault():
     told = Told()
     told.see(pod("llm-0", node="hyperpod-i-1", status=running(0)))
