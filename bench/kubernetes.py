@@ -4,8 +4,8 @@
 
 An API server in a process of its own lists pods of ten jobs in pages, then streams changes as a large cluster makes
 them: heartbeats of conditions mostly, one in fifty a restart of a container. The source follows it over HTTP, and every
-fact is encoded as for sending. Printed: seconds of the list, changes a second of the watch, facts stated, duplicates, the
-memory that the collector grew by and its peak, and the size of the cursor.
+fact is encoded as for sending. Printed: seconds of the list, changes a second of the watch, facts stated, duplicates,
+the memory that the collector grew by and its peak, and the size of the cursor.
 """
 
 from __future__ import annotations
@@ -158,15 +158,13 @@ def main() -> None:
     ended = time.perf_counter()
     listed_at = listed_at or started
     print(f"list: {asked.pods} pods in {listed_at - started:.1f} s")
-    print(
-        f"watch: {asked.changes} changes in {ended - listed_at:.1f} s, {asked.changes / (ended - listed_at):,.0f} a second"
-    )
+    rate = asked.changes / (ended - listed_at)
+    print(f"watch: {asked.changes} changes in {ended - listed_at:.1f} s, {rate:,.0f} a second")
     print(f"processor time of the collector: {time.process_time() - busy:.1f} s")
     print(f"facts: {facts}, duplicates: {facts - len(identities)}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
-    print(
-        f"memory: {memory_mb() - before:.0f} MB more than before, {peak:.0f} MB at most; cursor {len(cursor or '') / 1e6:.1f} MB"
-    )
+    print(f"memory: {memory_mb() - before:.0f} MB more than before, {peak:.0f} MB at most")
+    print(f"cursor: {len(cursor or '') / 1e6:.1f} MB")
     source.close()
     process.terminate()
 
