@@ -13,6 +13,7 @@ Rules
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -58,6 +59,9 @@ AFTER_NS = 60 * SECOND
 MOST_PODS = 20_000
 MOST_KEPT = 5_000
 """Events, nodes and groups that are over; the oldest are forgotten first."""
+
+MOST_HOLDERS = 100
+"""Runs that are told that a node is back."""
 
 SERVICES = frozenset({"DaemonSet", "ReplicaSet", "Deployment", "CronJob", "Node"})
 _ASSIGNED = re.compile(r"assigned \S{1,300} to (\S{1,253})")
@@ -290,9 +294,18 @@ class KubeFacts:
         self._seen[f"{key} told"] = " ".join(marks)[:2000]
 
     def _tell_node(self, name: str, told: NodeTold, *, had_trouble: bool) -> None:
-        if told.state is NodeCondition.READY and not had_trouble:
-            return
-        for run, job in self._holding(name, told.at):
+        concerned = self._seen.get(f"Node {name} runs", "")
+        if told.state is NodeCondition.READY:
+            if not had_trouble or not concerned:
+                return
+            # Whoever was told of the trouble is told of its end, wherever its pods are by now.
+            holders = [(run, job or None) for run, job in json.loads(concerned)]
+            self._seen[f"Node {name} runs"] = ""
+        else:
+            holders = self._holding(name, told.at)
+            both = {*holders, *((run, job or None) for run, job in json.loads(concerned or "[]"))}
+            self._seen[f"Node {name} runs"] = json.dumps(sorted((run, job or "") for run, job in both)[:MOST_HOLDERS])
+        for run, job in holders:
             emitter = f"{self._prefix}node/{name}"[:200]
             self._told.facts.append(
                 NodeState(
@@ -336,7 +349,7 @@ class KubeFacts:
             group = self._groups.get(key)
             if group is not None and int(until) + AFTER_NS >= at:
                 found[group.run, group.job] = None
-        if not found and self._naming.run is not None:
+        if not self._groups and self._naming.run is not None:
             found[self._naming.run, None] = None
         return list(found)
 

@@ -154,6 +154,14 @@ class GroupFacts:
             self.evidence(
                 group, moment.at, pod, f"OOMKilled: container {moment.message} beside the one that trains", "OOMKilled"
             )
+        elif kind == pods.INIT:
+            words = f"{moment.message} of {pod.name} ended: {moment.reason}, exit code {_shown(moment.exit_code)}"
+            self.evidence(group, moment.at, pod, words, moment.reason)
+            if not group.is_open and moment.exit_code is not None:
+                self._say(
+                    Exit, group, moment.at, ENDS, ("init", pod.uid, moment.life, moment.exit_code), node=pod.node,
+                    exit_code=moment.exit_code, signal=moment.signal,
+                )  # fmt: skip
         elif kind == pods.IMAGE:
             self.evidence(group, moment.at, pod, f"{moment.reason}: {moment.message}", moment.reason)
 
@@ -251,7 +259,7 @@ class GroupFacts:
         if moment.signal:
             words += f", signal {moment.signal}"
         if moment.message:
-            words += f": {moment.message}"
+            words += f":\n{moment.message}"
         self.evidence(group, moment.at, pod, words, moment.reason or None, **key)
         if code is not None or is_kill:
             self._say(

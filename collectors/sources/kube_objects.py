@@ -52,6 +52,13 @@ def text(told: object, longest: int = 4000) -> str:
     return words.strip()
 
 
+def lines(told: object, longest: int = 6000) -> str:
+    """Printable words of several lines: the end of a log, mostly, so its end is kept."""
+    if not isinstance(told, str):
+        return ""
+    return "\n".join(text(line) for line in told[-longest:].splitlines()).strip()
+
+
 def whole(told: object) -> int | None:
     """A whole number of the size the API has."""
     return told if isinstance(told, int) and not isinstance(told, bool) and abs(told) < 2**53 else None

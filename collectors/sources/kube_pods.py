@@ -19,6 +19,7 @@ from rerail.collectors.sources.kube_objects import (
     conditions,
     instant,
     items,
+    lines,
     main_container,
     mapping,
     metadata,
@@ -26,10 +27,10 @@ from rerail.collectors.sources.kube_objects import (
     whole,
 )
 
-QUEUED, SCHEDULED, STARTED, DISRUPTED, ENDED, OOM, FAILED, BACKOFF, IMAGE, DELETED = (
-    "queued", "scheduled", "started", "disrupted", "ended", "oom", "failed", "backoff", "image", "deleted",
+QUEUED, SCHEDULED, STARTED, DISRUPTED, ENDED, OOM, FAILED, BACKOFF, IMAGE, DELETED, INIT = (
+    "queued", "scheduled", "started", "disrupted", "ended", "oom", "failed", "backoff", "image", "deleted", "init",
 )  # fmt: skip
-ORDER = (QUEUED, SCHEDULED, DISRUPTED, OOM, ENDED, FAILED, BACKOFF, IMAGE, DELETED, STARTED)
+ORDER = (QUEUED, SCHEDULED, INIT, DISRUPTED, OOM, ENDED, FAILED, BACKOFF, IMAGE, DELETED, STARTED)
 BACK_OFF = re.compile(r"back-off (?:(\d{1,4})h)?(?:(\d{1,4})m(?!s))?(?:(\d{1,6}(?:\.\d{1,9})?)s)?")
 IMAGE_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
@@ -87,6 +88,8 @@ def _moments(pod: Object) -> Iterator[Moment]:
             if moment.kind == ENDED:
                 ended_at = max(moment.at, ended_at or 0)
             yield moment
+    for each in items(status.get("initContainerStatuses")):
+        yield from _before_start(each, latest)
     reason = text(status.get("reason"), 200)
     if reason and not is_disrupted and (ended_at or latest) is not None:
         at = next((at for kind, told, why, _, at in conditions(pod) if kind in ("Ready", "ContainersReady")
@@ -119,7 +122,7 @@ def _container(told: Object, is_main: bool, latest: int | None) -> Iterator[Mome
             yield Moment(started, STARTED, number)
         if finished is not None:
             signal = whole(life.get("signal"))
-            words = text(life.get("message"), 4000)
+            words = lines(life.get("message"))
             yield Moment(finished, ENDED, number, code, signal, reason, words)
     if not is_main:
         return
@@ -134,6 +137,18 @@ def _container(told: Object, is_main: bool, latest: int | None) -> Iterator[Mome
         )
     elif (reason in IMAGE_REASONS or reason in BROKEN_STARTS) and latest is not None:
         yield Moment(latest, IMAGE, restarts, reason=reason, message=words)
+
+
+def _before_start(told: Object, latest: int | None) -> Iterator[Moment]:
+    """An init container that failed: the pod never began."""
+    restarts = max(0, whole(told.get("restartCount")) or 0)
+    for state in (told.get("lastState"), told.get("state")):
+        life = mapping(mapping(state).get("terminated"))
+        code = whole(life.get("exitCode"))
+        at = instant(life.get("finishedAt")) or latest
+        if code and at is not None:
+            words = f"init container {text(told.get('name'), 100)}: {text(life.get('message'), 2000)}".rstrip(": ")
+            yield Moment(at, INIT, restarts, code, whole(life.get("signal")), text(life.get("reason"), 200), words)
 
 
 def back_off_seconds(words: str) -> float | None:

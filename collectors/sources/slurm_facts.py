@@ -292,7 +292,7 @@ class SlurmFacts:
             slack = 0 if life["state"] == "COMPLETED" else AFTER_NS
             if life["start"] <= event.start <= (life.get("end") or event.start) + slack:
                 self._tell_node(event, condition, self._jobs[job]["run"], job)
-        if self._naming.run is not None:
+        if self._naming.run is not None and not self._jobs:
             self._tell_node(event, condition, self._naming.run[:200], None)
 
     def _tell_node(self, event: NodeEvent, condition: NodeCondition, run: str, job: str | None) -> None:

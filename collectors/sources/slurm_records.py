@@ -42,6 +42,7 @@ _SLURM_JSON = re.compile(
     r'"(?:Slurm|slurm)"\s*:\s*\{|"jobs"\s*:\s*\[[\s\S]*"(?:job_state|allocation_nodes|accrue_time|derived_exit_code)"\s*:'
     r'|"(?:sinfo|nodes)"\s*:\s*\[[\s\S]*"(?:reason_changed_at|slurmd_version|slurmd_start_time)"\s*:'
 )
+_RULER = re.compile(r"-{2,}(?: +-{2,})+[ ]*(?:\r?\n|$)")
 _KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z0-9_:./%-]{0,60})=")
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 _REASON_BY = re.compile(r"\[([^\]@\s]{1,100})@([^\]\s]{1,40})\]\s*$")
@@ -120,6 +121,8 @@ def is_slurm(head: bytes) -> bool:
     first = text.split("\n", 1)[0].strip().lower()
     if first.startswith(("jobid=", "nodename=")):
         return True
+    if _RULER.match(text.partition("\n")[2]) and {"jobid", "state"} <= set(first.split()):
+        return True
     columns = first.split("|")
     if len(columns) > 2 and ({"jobid", "state"} <= set(columns) or {"nodename", "timestart"} <= set(columns)):
         return True
@@ -134,6 +137,8 @@ def read(content: bytes, *, zone_seconds: int | None = None) -> Iterator[Record]
         yield from _read_json(stripped)
     elif stripped.lower().startswith(("jobid=", "nodename=")):
         yield from _read_scontrol(text, zone_seconds)
+    elif _RULER.match(stripped.partition("\n")[2]):
+        yield from _read_columns(_separated(stripped), zone_seconds)
     elif "|" in stripped.split("\n", 1)[0]:
         yield from _read_columns(text, zone_seconds)
     elif stripped:
@@ -170,6 +175,13 @@ def _read_columns(text: str, zone: int | None) -> Iterator[Record]:
         else:
             _job_row(row, number, zone, jobs)
     yield from jobs
+
+
+def _separated(text: str) -> str:
+    """A table in columns of fixed width, under a ruler of dashes, with bars between the columns."""
+    header, ruler, *rows = text.splitlines()
+    edges = [(found.start(), found.end()) for found in re.finditer(r"-+", ruler)]
+    return "\n".join("|".join(row[start:end].strip() for start, end in edges) for row in (header, *rows) if row.strip())
 
 
 def _event_row(row: Mapping[str, str], number: int, zone: int | None) -> Record:
