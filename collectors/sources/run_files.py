@@ -27,7 +27,7 @@ from rerail.collectors.sources.error_files import evidence_of_error_file, is_err
 from rerail.collectors.sources.kube_files import is_kubernetes
 from rerail.collectors.sources.log_reader import read_log
 from rerail.collectors.sources.scheduler_files import SchedulerFiles
-from rerail.collectors.sources.slurm_records import is_slurm
+from rerail.collectors.sources.slurm_output import is_slurm
 from rerail.collectors.uploads import Kind, understood
 from rerail.server.core.codec import FactError
 from rerail.server.core.facts import AttemptStarted, Evidence, Exit, Fact, MarkStage, RecoveryMark

@@ -15,7 +15,9 @@ from datetime import UTC, datetime
 from rerail.collectors.sources import kube_facts, slurm_facts
 from rerail.collectors.sources.kube_files import objects_in
 from rerail.collectors.sources.kube_objects import WORKLOAD_KINDS, Object, conditions, instant, items, mapping
-from rerail.collectors.sources.slurm_records import WAITING, Job, NodeEvent, Refused, read
+from rerail.collectors.sources.slurm_output import read
+from rerail.collectors.sources.slurm_records import Job, NodeEvent, Refused
+from rerail.collectors.sources.slurm_words import WAITING
 from rerail.server.core.codec import FactError
 from rerail.server.core.facts import Fact
 

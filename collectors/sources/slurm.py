@@ -24,7 +24,9 @@ from rerail.collectors.identity import inherited
 from rerail.collectors.source import Polled, SourceDown
 from rerail.collectors.sources.partial_sight import PartialSight
 from rerail.collectors.sources.slurm_facts import Naming, SlurmFacts
-from rerail.collectors.sources.slurm_records import SECOND, Job, NodeEvent, Refused, read
+from rerail.collectors.sources.slurm_output import read
+from rerail.collectors.sources.slurm_records import Job, NodeEvent, Refused
+from rerail.collectors.sources.slurm_words import SECOND
 from rerail.server.core.codec import FactError
 from rerail.server.core.facts import Fact
 

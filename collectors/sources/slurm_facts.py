@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rerail.collectors.masking import masked
-from rerail.collectors.sources.slurm_records import ENDED, RUNNING, SECOND, WAITING, Job, NodeEvent
+from rerail.collectors.sources.slurm_records import Job, NodeEvent
+from rerail.collectors.sources.slurm_words import ENDED, RUNNING, SECOND, WAITING
 from rerail.server.core.codec import canonical
 from rerail.server.core.facts import (
     AttemptEnded,

@@ -347,7 +347,14 @@ def judged(name: str) -> list[tuple[str, str, str | None]]:
         ("node_lost.json", [("node_lost", "infrastructure", "gpu-1")]),
         ("job_failed.json", [("retry_budget", "unknown", None)]),
         ("events.json", [("preemption", "infrastructure", None)]),
-        ("fixtures_validated.json", [("host_oom", "workload", "gpu-07"), ("preemption", "infrastructure", "gpu-07")]),
+        (
+            "fixtures_validated.json",
+            [
+                ("host_oom", "workload", "gpu-07"),
+                ("retry_budget", "unknown", None),
+                ("preemption", "infrastructure", "gpu-07"),
+            ],
+        ),
     ],
 )
 def test_recorded_files_are_judged(name: str, truth: list[tuple[str, str, str | None]]):

@@ -21,7 +21,9 @@ from rerail.collectors.formats import OldFile, formats
 from rerail.collectors.source import Source, SourceDown
 from rerail.collectors.sources.slurm import Chosen, CommandFailed, SlurmSource
 from rerail.collectors.sources.slurm_facts import Naming, SlurmFacts, condition_of
-from rerail.collectors.sources.slurm_records import Job, NodeEvent, Refused, is_slurm, read, state_of
+from rerail.collectors.sources.slurm_output import is_slurm, read
+from rerail.collectors.sources.slurm_records import Job, NodeEvent, Refused
+from rerail.collectors.sources.slurm_words import state_of
 from rerail.server.commands.classifying import classify
 from rerail.server.core.codec import FactError, decode_line, encode_line
 from rerail.server.core.facts import AttemptEnded, AttemptStarted, Blind, Exit, Fact, NodeState, Phase, RunEnded
