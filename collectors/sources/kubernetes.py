@@ -230,7 +230,7 @@ class KubernetesSource:
     def _cursor(self) -> str:
         assert self._facts is not None
         memory = {"facts": self._facts.plain(), "versions": self._versions, "blind": self._blind}
-        return json.dumps(memory, separators=(",", ":"), sort_keys=True)
+        return json.dumps(memory, separators=(",", ":"))
 
     # --- one look ---
 
@@ -292,7 +292,7 @@ def _read_file(old: OldFile) -> Iterator[Fact]:
     if objects and old.run is None and {told.get("kind") for _, told in objects} == {"Node"}:
         old.refuse(1, FactError("run", old.stem, "a file of nodes alone tells no run: name it with --run"))
         return
-    yield from KubeFacts(naming=Naming(old.run, takes_bare_pods=True)).take(objects)
+    yield from KubeFacts(naming=Naming(old.run, takes_bare_pods=True, trusts_events=True)).take(objects)
 
 
 FORMAT = ImportFormat(

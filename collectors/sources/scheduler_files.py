@@ -91,7 +91,7 @@ class SchedulerFiles:
         if self._objects:
             kinds = {str((mapping(told.get("involvedObject")) or told).get("kind")) for _, told in self._objects}
             has_work = bool(kinds & (WORKLOAD_KINDS | {"Pod", "Workload"}))
-            naming = kube_facts.Naming(None if has_work else self._run, takes_bare_pods=True)
+            naming = kube_facts.Naming(None if has_work else self._run, takes_bare_pods=True, trusts_events=True)
             found["kubernetes"] = _undated(kube_facts.KubeFacts(naming=naming).take(_stamped(self._objects)))
         if self._jobs or self._events:
             self._jobs = [_placed(job) for job in self._jobs]
