@@ -4,6 +4,7 @@ Rules
 - A group is what one JobSet, training job, Job or bare pod runs. Its attempt begins when the first of its containers
   that train starts, and is ending with the first of them that dies, is evicted, preempted or deleted. What starts
   after that begins the next; it is over when nobody of it is left, or when the next begins.
+- A container that begins again, and was not seen to end, ended the attempt all the same; its end is not stated.
 - A container that was there before the attempt began and dies within ten minutes of it is the tail of the one before.
 - The key is the requeue count: a JobSet's own (`restart-attempt`), with what restarted within it as the restart
   count; elsewhere the restarts that were seen, at least those of the container. Deaths carry the job and their
@@ -181,6 +182,10 @@ class GroupFacts:
     def _start(self, group: Group, pod: Pod, moment: Moment) -> None:
         if group.is_over:
             group.is_over = False
+        before = group.alive.get(pod.uid)
+        if group.is_open and before is not None and group.began is not None and before >= group.began:
+            # The life before ended unseen, nobody knows when: that the next began is all that can be told.
+            group.is_open, group.is_ending, group.how, group.who = False, False, FAILED, pod.uid
         if not group.is_open:
             self._begin(group, pod, moment)
         group.alive[pod.uid] = moment.at
