@@ -55,7 +55,9 @@ def kubernetes_source(arguments: argparse.Namespace) -> Source:
     run = arguments.run_id or settings().run
     return KubernetesSource(
         Client(reach),
-        kube_facts.Naming(run, arguments.run_key or None, takes_bare_pods=arguments.selector is not None),
+        kube_facts.Naming(
+            run, arguments.run_key or None, takes_bare_pods=run is not None or arguments.selector is not None
+        ),
         Scope(tuple(arguments.namespace), arguments.selector, has_nodes=not arguments.no_nodes),
         cluster=arguments.cluster,
         states_attempts=arguments.attempts == "pods",

@@ -13,6 +13,7 @@ Rules
 
 from __future__ import annotations
 
+import atexit
 import base64
 import http.client
 import json
@@ -154,6 +155,7 @@ def _file(told: dict[str, Any], name: str) -> str | None:
         raise NotConfigured(f"the kubeconfig's {name}-data is not base64") from None
     with tempfile.NamedTemporaryFile("wb", prefix="rerail-", suffix=".pem", delete=False) as file:
         file.write(content)
+    atexit.register(Path(file.name).unlink, missing_ok=True)  # it may be a key
     return file.name
 
 

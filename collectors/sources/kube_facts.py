@@ -146,7 +146,7 @@ class KubeFacts:
         owner = owner_of(told)
         if kind not in WORKLOAD_KINDS and kind != "Workload":
             return
-        if kind == "Workload" and owner.kind not in WORKLOAD_KINDS:
+        if (kind == "Workload" and owner.kind not in WORKLOAD_KINDS) or not self._roll.is_training(owner, told):
             return
         group = self._roll.group(owner, told)
         kept = set(self._roll.seen.get(f"{key} told", "").split())

@@ -371,7 +371,13 @@ class GroupFacts:
         self.close(group, max(at, group.began or at) if group.is_open else group.last_death or at)
         group.is_over, group.waits = True, False
         self._say(
-            RunEnded, group, at, BEGINS - 1, ("run", outcome, reason), outcome=outcome, reason=reason[:2000] or None
+            RunEnded,
+            group,
+            at,
+            BEGINS - 1,
+            ("run", outcome, reason),
+            outcome=outcome,
+            reason=masked(reason)[:2000] or None,
         )
 
     # --- stating ---

@@ -120,6 +120,8 @@ class News:
 
     def _scheduled(self, event: Object) -> None:
         """A pod that nobody has shown was given to a node."""
+        if not self._roll.naming.trusts_events:
+            return
         told = event_told({**event, "reason": "NodeScheduled"})
         if told is None or told.kind != "Pod" or told.name in self._roll.by_name:
             return
@@ -161,9 +163,6 @@ class News:
         pod = None
         if told.kind == "Pod":
             uid = told.uid if told.uid in self._roll.pods else self._roll.by_name.get(told.name)
-            if uid is None and told.name in self._made_by:
-                self._scheduled_unknown(told)
-                uid = self._roll.by_name.get(told.name)
             if uid is None:
                 if self._roll.naming.trusts_events:
                     self._scheduled_unknown(told)

@@ -182,7 +182,10 @@ def main_container(pod: Object) -> str:
 
 
 def slim(told: Object) -> dict[str, Any]:
-    """An object without what nobody here reads: what is held while it waits stays small."""
+    """An object without what nobody here reads: what is held while it waits stays small.
+
+    The containers of a workload's pod templates stand where a pod has its own.
+    """
     about = {key: value for key, value in metadata(told).items() if key != "managedFields"}
     # Of who wrote what only one thing is read, and looking for it costs more than all the rest.
     fields = items(metadata(told).get("managedFields")) if told.get("kind") == "Node" else []
@@ -200,9 +203,14 @@ def slim(told: Object) -> dict[str, Any]:
         for key in ("nodeName", "unschedulable", "taints", "restartPolicy", "suspend", "backoffLimit", "parallelism")
         if key in spec
     }
-    if isinstance(spec.get("containers"), list):
+    templates = [spec, *(each for each in (spec.get("template"),) if each), *items(spec.get("podSets"))]
+    declared: list[dict[str, Any]] = []
+    for each in templates:
+        inner = mapping(mapping(mapping(each).get("template") or each).get("spec") or each)
+        declared += items(inner.get("containers"))
+    if declared:
         kept["spec"]["containers"] = [
-            {"name": each.get("name"), "resources": each.get("resources")} for each in items(spec["containers"])
+            {"name": each.get("name"), "resources": each.get("resources")} for each in declared[:200]
         ]
     status = mapping(told.get("status"))
     if "images" in status:

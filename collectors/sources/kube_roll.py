@@ -2,7 +2,8 @@
 
 Rules
 - The run of a pod is what `Naming` says: the name given, a label or annotation, else the name of its outermost
-  workload. What belongs to no workload and asks for no accelerator is not training, unless it bears that label.
+  workload. A plain Job or pod that asks for no accelerator is not training, unless it bears that label, or pods were
+  chosen by hand.
 - A node is held by the runs that have a pod there, or had one within the minute before.
 - It is plain data, part of a cursor, and bounded: what is over longest is forgotten first.
 """
@@ -43,7 +44,7 @@ class Naming:
     key: str | None = None
     """Else a label or annotation of the pod that names it."""
     takes_bare_pods: bool = False
-    """Pods without a workload and without accelerators too."""
+    """Plain Jobs and pods without accelerators too."""
     trusts_events: bool = False
     """Events make pods known that nobody shows: a file may hold nothing else."""
 
@@ -90,13 +91,14 @@ class Roll:
         self.groups[key] = group
         return group
 
-    def is_training(self, owner: Owner, pod: Object) -> bool:
-        if self.naming.key and (self.naming.key in labels(pod) or self.naming.key in annotations(pod)):
+    def is_training(self, owner: Owner, told: Object) -> bool:
+        """Whether a pod, or a workload, is followed: a cluster runs Jobs of many other sorts."""
+        if self.naming.key and (self.naming.key in labels(told) or self.naming.key in annotations(told)):
             return True
-        if owner.kind in WORKLOAD_KINDS:
+        if owner.kind in WORKLOAD_KINDS - {"Job"} or f"{owner.kind} {owner.name}" in self.groups:
             return True
-        owners = {text(each.get("kind")) for each in items(metadata(pod).get("ownerReferences"))}
-        if any(gpus_of(each) for each in items(mapping(pod.get("spec")).get("containers"))):
+        owners = {text(each.get("kind")) for each in items(metadata(told).get("ownerReferences"))}
+        if any(gpus_of(each) for each in items(mapping(told.get("spec")).get("containers"))):
             return True
         return self.naming.takes_bare_pods and not owners & SERVICES
 

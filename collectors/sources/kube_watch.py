@@ -17,6 +17,7 @@ from __future__ import annotations
 import queue
 import random
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,7 @@ from rerail.collectors.sources.kube_objects import slim, uid_of, version_of
 
 LONGEST_WAIT_SECONDS = 60.0
 ABSENT_SECONDS = 300.0
+SHORTEST_WATCH_SECONDS = 1.0
 PUT_SECONDS = 0.5
 
 
@@ -91,8 +93,11 @@ class Watch(threading.Thread):
             try:
                 if not self._version:
                     self._list()
+                began = time.monotonic()
                 self._follow()
                 self._failures = 0
+                # A proxy that ends every stream at once is not asked without a pause.
+                self._pause(self._stop, max(0.0, SHORTEST_WATCH_SECONDS - (time.monotonic() - began)))
             except Unseen as error:
                 self._fail(error)
 

@@ -43,6 +43,9 @@ from rerail.server.core.facts import (
 SLOTS = 64
 QUEUED, STARTED, RUNS, SUSPENDED, SAID, STEPS, LEFT, ENDS, RUN_ENDS = 0, 1, 2, 3, 8, 9, 20, 21, 22
 AFTER_NS = 60 * SECOND
+KEPT_NODES_NS = 86_400 * SECOND
+"""How long it is remembered which nodes a job had, for what is told of them late."""
+
 MOST_KEPT = 20_000
 """Incarnations and node events remembered; the oldest are forgotten first."""
 
@@ -196,7 +199,7 @@ class SlurmFacts:
             return
         if job.start is None and job.state not in WAITING:
             return
-        self._say(SchedulerState, life, second, QUEUED, since, common, state="queued", reason=job.reason)
+        self._say(SchedulerState, life, second, QUEUED, since, common, state="queued", reason=_reason(job))
 
     def _others(self, run: str, job: str, before: int | None) -> list[int | None]:
         """When the run's other jobs that began (before an instant) let go of their nodes; None: not yet."""
@@ -244,13 +247,13 @@ class SlurmFacts:
 
     def _end(self, job: Job, life: dict[str, Any], second: int, common: dict[str, Any]) -> None:
         at = life["end"]
-        words = _words(job)
-        self._say(SchedulerState, life, second, SAID, at, common, state=job.state.lower(), reason=job.reason)
+        words = masked(_words(job))
+        self._say(SchedulerState, life, second, SAID, at, common, state=job.state.lower(), reason=_reason(job))
         node = job.failed_node or (job.nodes[0] if len(job.nodes) == 1 else None)
         if job.state in NEWS:
             attributes = {"state": job.state, "nodes": ",".join(job.nodes)[:2000]}
             self._say(
-                Evidence, life, second, STEPS, at, common, source="slurm", text=masked(words), code=job.state,
+                Evidence, life, second, STEPS, at, common, source="slurm", text=words, code=job.state,
                 node=node, attributes=tuple(sorted((key, value) for key, value in attributes.items() if value)),
             )  # fmt: skip
             for index, step in enumerate(_telling_steps(job)):
@@ -307,7 +310,7 @@ class SlurmFacts:
             told.append(0)
             self.facts.append(
                 NodeState(run=run, emitter=emitter, seq=seq, at=event.start, job=job, node=event.node, state=condition,
-                          reason=reason)
+                          reason=None if reason is None else masked(reason))
             )  # fmt: skip
             self.facts.append(
                 Evidence(
@@ -353,6 +356,11 @@ class SlurmFacts:
             )
             for _, name in over[: count - MOST_KEPT]:
                 del self._jobs[name]
+        newest = max((life.get("end") or 0 for job in self._jobs.values() for life in job["lives"].values()), default=0)
+        for job in self._jobs.values():
+            for life in job["lives"].values():
+                if life.get("nodes") and life.get("end") and life["end"] + KEPT_NODES_NS < newest:
+                    del life["nodes"]
         for key in list(self._nodes)[: max(0, len(self._nodes) - MOST_KEPT)]:
             del self._nodes[key]
 
@@ -361,6 +369,10 @@ def node_words(event: NodeEvent) -> str:
     """A node's state in Slurm's words."""
     by = f" [{event.by}]" if event.by else ""
     return f"NodeName={event.node} State={event.state} Reason={event.reason or 'none'}{by}"
+
+
+def _reason(job: Job) -> str | None:
+    return None if job.reason is None else masked(job.reason)
 
 
 def _words(job: Job) -> str:

@@ -104,7 +104,9 @@ def workload(
     about: dict[str, Any] = {"name": name, "namespace": "train", "uid": uid}
     if owner is not None:
         about["ownerReferences"] = [{"kind": owner[0], "name": owner[1], "uid": "job-1", "controller": True}]
-    return {"kind": kind, "metadata": about, "status": {"conditions": list(found)}}
+    inner = {"spec": {"containers": [{"name": "pytorch", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}}
+    spec = {"podSets": [{"template": inner}]} if kind == "Workload" else {"template": inner}
+    return {"kind": kind, "metadata": about, "spec": spec, "status": {"conditions": list(found)}}
 
 
 def node(name: str, second: float, ready: str = "True", reason: str = "KubeletReady", **labels: str) -> dict[str, Any]:

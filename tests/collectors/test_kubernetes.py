@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rerail.collectors.sources.kube_events import pull_seconds
 from rerail.collectors.sources.kube_facts import KubeFacts, Naming
 from rerail.collectors.sources.kube_files import is_kubernetes, objects_in
+from rerail.collectors.sources.kube_objects import slim
 from rerail.collectors.sources.kube_pods import back_off_seconds
 from rerail.server.core.codec import FactError, decode_line, encode_line
 from rerail.server.core.facts import AttemptStarted, Exit, Fact, NodeState, Phase, RunEnded, SchedulerState
@@ -44,6 +45,7 @@ class Told:
         self.facts: list[Fact] = []
 
     def see(self, *objects: dict[str, Any], change: str = "MODIFIED") -> list[Fact]:
+        objects = tuple(slim(each) for each in objects)
         teller = KubeFacts(json.loads(json.dumps(self.memory)), **self.options)
         told = teller.take([(change, each) for each in objects])
         self.memory = teller.plain()
@@ -269,7 +271,11 @@ def test_services_of_the_cluster_are_not_training():
     told = Told()
     daemon = pod("proxy-1", gpus=0)
     daemon["metadata"] |= {"labels": {}, "ownerReferences": [{"kind": "DaemonSet", "name": "proxy", "uid": "d"}]}
-    told.see(daemon)
+    migration = pod("migrate-1", job="migrate", gpus=0)
+    done = workload("Job", "migrate", condition("Complete", 50), uid="m")
+    done["spec"] = {"template": {"spec": {"containers": [{"name": "migrate"}]}}}
+    scheduled = event("Scheduled", "Successfully assigned train/migrate-1 to gpu-0", 1, migration, by_scheduler=True)
+    told.see(daemon, migration, done, scheduled, event("BackOff", "Back-off restarting", 9, migration))
     assert told.facts == []
     assert told.memory["pods"] == {}
 
