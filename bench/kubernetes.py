@@ -73,9 +73,8 @@ def change(number: int, pods: int) -> dict[str, Any]:
     """The how-manieth change of the watch."""
     which, turn = number % pods, number // pods
     is_restart = number % 50 == 7
-    told = pod(
-        which, 1_000_000 + number, turn + 1 if is_restart else 0, 600 * (turn + 1) + number % 600, number % 86_400
-    )
+    began = 600 * (turn + 1) + number % 600 if is_restart else 60
+    told = pod(which, 1_000_000 + number, turn + 1 if is_restart else 0, began, number % 86_400)
     return {"type": "MODIFIED", "object": {**told, "kind": "Pod"}}
 
 
