@@ -9,7 +9,8 @@ Rules
   never a recovery mark. Where a rank ended well, the time until its process was gone is `overhead:teardown`;
   after an error that time belongs to the fault.
 - A ring is removed when its process is gone and everything in it is in the spool.
-- A source that is down is `blind` from the first failure to the next success; so is a rank without a ring.
+- A source that is down is `blind` from the first failure to the next success; so is a rank without a ring. A source of
+  several runs says which they are (`runs`), and each of them is told.
 - The clock of a node is told (`clock`) for every emitter on it, and only when it is off by clearly more than the
   measurement can be.
 """
@@ -36,6 +37,8 @@ from rerail.server.core.facts import Blind, Clock, Evidence, Fact, Phase, PhaseS
 
 log = logging.getLogger("rerail.agent")
 
+BLIND_RUNS = "runs blind "
+MOST_BLIND_RUNS = 1000
 LOOK_SECONDS = 0.15
 SMALLEST_OFFSET_US = 5_000
 OFFSET_OVER_ERROR = 3
@@ -90,6 +93,12 @@ class Agent:
         self._clock: ClockReading | None = None
         self._namespace = process_namespace()
         self._last_run = run
+        self._blind_runs: dict[str, tuple[str, ...]] = {
+            name.removeprefix(BLIND_RUNS): tuple(json.loads(told))
+            for name, told in self.spool.cursors(BLIND_RUNS).items()
+            if told
+        }
+        """Source that is down → the runs that were told so."""
         self._seq = int(self.spool.cursor("agent seq") or 0)
 
     # --- running ---------------------------------------------------------------------------------------------------
@@ -114,6 +123,8 @@ class Agent:
         for ring in self._rings.values():
             ring.facts.ring.close()
         self._rings.clear()
+        for source in self._sources:
+            getattr(source, "close", lambda: None)()
         self.spool.close()
 
     def look(self) -> None:
@@ -292,16 +303,33 @@ class Agent:
         self, source: str, since: int, until: int | None, reason: str | None, cursors: Mapping[str, str] | None = None
     ) -> bool:
         """State that something could not be seen; False where no run is known that it concerns, or no room left."""
-        if not self._last_run:
+        runs = self._runs_of(source)
+        if not runs:
             return False
-        common = self._common(time.time_ns())
+        at = time.time_ns()
+        facts = [
+            Blind(**(self._common(at) | {"run": run}), source=source[:200], since=since, until=until, reason=reason)  # type: ignore[arg-type]
+            for run in runs
+        ]
+        kept = {BLIND_RUNS + source: "" if until is not None else json.dumps(runs)} if len(runs) > 1 else {}
         try:
-            fact = Blind(**common, source=source[:200], since=since, until=until, reason=reason)  # type: ignore[arg-type]
-            self.spool.store([fact], {"agent seq": str(self._seq), **(cursors or {})})
+            self.spool.store(facts, {"agent seq": str(self._seq), **kept, **(cursors or {})})
         except SpoolFull as error:
             log.warning("what the agent had to say could not be kept: %s", error)
             return False
+        if until is None:
+            self._blind_runs[source] = runs
+        else:
+            self._blind_runs.pop(source, None)
         return True
+
+    def _runs_of(self, source: str) -> tuple[str, ...]:
+        """Whom it concerns that a source is down: who was told that it is, else the runs that it tells of."""
+        told = self._blind_runs.get(source)
+        if told:
+            return told
+        runs: tuple[str, ...] = next((getattr(each, "runs", ()) for each in self._sources if each.name == source), ())
+        return runs[:MOST_BLIND_RUNS] or ((self._last_run,) if self._last_run else ())
 
     def _take_clock(self, reading: ClockReading) -> None:
         """Keep the best of the recent readings: the quickest exchange is the most exact."""

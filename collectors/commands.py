@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any
 from rerail.collectors.agent import Agent
 from rerail.collectors.identity import identity, settings
 from rerail.collectors.outlet import FileOutlet, HttpOutlet, Outlet, OutletDown
+from rerail.collectors.scheduler_commands import MANIFEST, add_kubernetes, add_slurm, kubernetes_source, slurm_source
 from rerail.collectors.source import SourceDown
+from rerail.collectors.sources.kube_client import NotConfigured
 from rerail.collectors.sources.launcher import LauncherSource, command_of
 from rerail.collectors.spool import MOST_BYTES
 from rerail.server.core.codec import encode_lines
@@ -57,7 +59,7 @@ def _add_agent(subparsers: Any) -> None:
 
 
 def _add_collect(subparsers: Any) -> None:
-    parser = subparsers.add_parser("collect", help="follow a source of facts: a launcher's log")
+    parser = subparsers.add_parser("collect", help="follow a source of facts: a launcher's log, Kubernetes, Slurm")
     sources = parser.add_subparsers(dest="source", required=True, metavar="SOURCE")
     launcher = sources.add_parser(
         "launcher", help="output of ft_launcher or torchrun, NVRx's cycle files and per-cycle logs",
@@ -77,6 +79,17 @@ def _add_collect(subparsers: Any) -> None:
     launcher.add_argument("--once", action="store_true", help="read what is there and stop")
     launcher.add_argument("--follow", action="store_true", help="go on as the log grows (default without --once)")
     launcher.set_defaults(run=run_collect_launcher)
+    for add, make in ((add_kubernetes, kubernetes_source), (add_slurm, slurm_source)):
+        scheduler = add(sources)
+        _add_destination(scheduler)
+        scheduler.add_argument("--run-id", "--run", dest="run_id", help="one run for all of it (default: RERAIL_RUN)")
+        scheduler.add_argument(
+            "--dir", type=Path, help="where to keep what cannot be sent yet, and how far it was read"
+        )
+        scheduler.add_argument(
+            "--once", action="store_true", help="look once and stop; with --stdout from the beginning"
+        )
+        scheduler.set_defaults(run=run_collect_scheduler, make=make)
 
 
 def _add_demo(subparsers: Any) -> None:
@@ -162,6 +175,31 @@ def run_collect_launcher(arguments: argparse.Namespace) -> int:
     agent = Agent(directory, destination(arguments), told.node, run=run, sources=[source])
     if arguments.once:
         return _run_once(agent, source)
+    return _run_until_stopped(agent)
+
+
+def run_collect_scheduler(arguments: argparse.Namespace) -> int:
+    """`rerail collect kubernetes` and `rerail collect slurm`."""
+    if getattr(arguments, "manifest", False):
+        sys.stdout.write(MANIFEST.read_text())
+        return 0
+    _log_to_terminal()
+    try:
+        source = arguments.make(arguments)
+        if arguments.once and arguments.stdout:
+            facts = source.finish(None).facts
+            sys.stdout.buffer.write(encode_lines(facts))
+            sys.stdout.buffer.flush()
+            sys.stderr.write(f"rerail collect {arguments.source}: {len(facts)} facts stated\n")
+            return 0
+    except (NotConfigured, SourceDown) as error:
+        sys.stderr.write(f"rerail collect {arguments.source}: {error}\n")
+        return 2 if isinstance(error, NotConfigured) else 1
+    directory = arguments.dir or settings().directory / arguments.source
+    run = arguments.run_id or settings().run
+    agent = Agent(directory, destination(arguments), identity().node, run=run, sources=[source])
+    if arguments.once:
+        return _run_once(agent, source, arguments.source)
     return _run_until_stopped(agent)
 
 
@@ -254,7 +292,7 @@ def _compare(demo: Demo, arguments: argparse.Namespace) -> int:
     return worst
 
 
-def _run_once(agent: Agent, source: LauncherSource) -> int:
+def _run_once(agent: Agent, source: Any, what: str = "launcher") -> int:
     """Read to the end, send it all."""
     name = f"source {source.name}"
     try:
@@ -267,7 +305,10 @@ def _run_once(agent: Agent, source: LauncherSource) -> int:
     except SourceDown as error:
         print(f"rerail collect: {error}", file=sys.stderr)  # noqa: T201
         return 1
-    _say_how_many(count)
+    if what == "launcher":
+        _say_how_many(count)
+    else:
+        sys.stderr.write(f"rerail collect {what}: {count} facts stated\n")
     with contextlib.closing(agent):
         if agent.sender.drain(30):
             return 0

@@ -101,6 +101,15 @@ def is_set(name: str) -> bool:
     return name in os.environ
 
 
+def address_in_cluster() -> str | None:
+    """`host:port` of the API server of the Kubernetes cluster that this process runs in; None outside of one."""
+    host = os.environ.get("KUBERNETES_SERVICE_HOST", "").strip()
+    port = os.environ.get("KUBERNETES_SERVICE_PORT", "443").strip()
+    if not host or not port.isdigit():
+        return None
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def inherited() -> dict[str, str]:
     """The environment as it is, to hand to a child process that is given more on top."""
     return dict(os.environ)

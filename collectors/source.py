@@ -9,6 +9,8 @@ cursor. What it promises, and `tests/collectors/test_source_contract.py` holds i
   it was looked at: polled again from an older cursor, the same facts come under the same identity.
 - Broken, half-written or hostile bytes never raise. What makes no sense is passed over.
 - A source that cannot see raises `SourceDown`, and never answers with nothing: unknown is not gone.
+- A source of several runs has `runs`, those it tells of now: what it could not see is stated for each. One that holds
+  threads or connections has `close`.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ Rules
 - Launchers' logs are read first: they tell when an attempt's end was noticed. Worker logs without stamps are placed
   there; a kernel log whose stamps count from the machine's start is placed at the only, or the last, such end.
 - A file that cannot be read, or whose kind is not known, is told with the reason and never stops the others.
+- What schedulers tell (Slurm's commands, objects of Kubernetes) is read together, whatever file it is in. Where it is
+  of one job it belongs to the run of the logs; several jobs are a run each, named after the job.
 - Text is masked. Nothing here executes, unpickles or follows what a file says.
 """
 
@@ -24,8 +26,11 @@ from rerail.collectors.sources.agent_events import facts_of_agent_events, is_age
 from rerail.collectors.sources.attempts import FACTS_PER_BYTE
 from rerail.collectors.sources.encodings import text_stream
 from rerail.collectors.sources.error_files import PLACE, evidence_of_error_file, is_error_file
+from rerail.collectors.sources.kube_files import is_kubernetes
 from rerail.collectors.sources.line_wrappings import is_wrapped
 from rerail.collectors.sources.log_reader import read_log
+from rerail.collectors.sources.scheduler_files import SchedulerFiles
+from rerail.collectors.sources.slurm_output import is_slurm
 from rerail.collectors.uploads import Kind, understood
 from rerail.server.core.codec import FactError
 from rerail.server.core.facts import AttemptStarted, Evidence, Exit, Fact, MarkStage, RecoveryMark
@@ -35,6 +40,7 @@ UNKNOWN_INSTANT = 1
 """Where no file of a run carries a stamp: order is all that is known."""
 MOST_FILES = 50_000
 HEAD_BYTES = 16 * 1024
+MOST_SCHEDULER_BYTES = 256 * 1024 * 1024
 ATTEMPT_IN_PATH = re.compile(r"(?:cycle|attempt)[_-]?(\d{1,6})(?=\D|$)")
 LOCAL_RANK_IN_PATH = re.compile(r"attempt_\d{1,6}/(\d{1,6})/")
 RANK_IN_NAME = re.compile(r"(?:^|[._-])rank[_-]?(\d{1,7})(?=[._-]|$)")
@@ -50,7 +56,7 @@ class FileRead:
 
     path: str
     kind: str
-    """`log`, `error file`, `flight recorder`, or `skipped`."""
+    """`log`, `error file`, `flight recorder`, `kubernetes`, `slurm`, or `skipped`."""
     facts: int = 0
     bytes: int = 0
     lines_counted: int = 0
@@ -101,6 +107,10 @@ def kind_of(path: Path, head: bytes) -> str:
     """What a file is, by how it begins."""
     if is_agent_events(head):
         return "agent events"
+    if is_kubernetes(head):
+        return "kubernetes"
+    if is_slurm(head):
+        return "slurm"
     if is_wrapped(head):
         return "log"
     if is_error_file(head):
@@ -146,7 +156,11 @@ def read_run_files(
             later.append((_turn(path, kind, head), path, kind, head))
     ends: dict[int, int] = {}
     last_stamp: int | None = None
+    schedulers = SchedulerFiles(RUN)
     for _, path, kind, _ in sorted(later, key=lambda entry: (entry[0], str(entry[1]))):
+        if kind in ("kubernetes", "slurm"):
+            run.files.append(_read_scheduler(path, kind, schedulers))
+            continue
         fallback = _fallback(path, ends, last_stamp)
         before = len(run.facts)
         run.files.append(_read(path, kind, run, fallback, tell))
@@ -156,6 +170,12 @@ def read_run_files(
             if fact.at != fallback and fact.at > UNKNOWN_INSTANT:
                 last_stamp = max(fact.at, last_stamp or 0)
     _place_ranks(run, locals_seen)
+    for scheduler, found in schedulers.facts().items():
+        run.facts += found
+        files = [file.path for file in run.files if file.kind == scheduler]
+        if len(files) == 1:
+            run.paths.update((fact.emitter, files[0]) for fact in found)
+            run.files = [replace(file, facts=len(found)) if file.kind == scheduler else file for file in run.files]
     return run
 
 
@@ -177,6 +197,21 @@ def _place_ranks(run: RunFiles, locals_seen: set[int]) -> None:
             run.facts[place] = replace(fact, rank=None)
         elif not has_more_nodes and fact.rank is None:
             run.facts[place] = replace(fact, rank=fact.local_rank)
+
+
+def _read_scheduler(path: Path, kind: str, schedulers: SchedulerFiles) -> FileRead:
+    try:
+        with open_log(path) as file:
+            data = file.read(MOST_SCHEDULER_BYTES + 1)
+    except (OSError, EOFError) as error:
+        return FileRead(str(path), "skipped", reason=str(error))
+    if len(data) > MOST_SCHEDULER_BYTES:
+        return FileRead(str(path), "skipped", reason=f"larger than {MOST_SCHEDULER_BYTES} bytes")
+    refused = schedulers.add(kind, data)
+    if refused and not schedulers.took_last:
+        return FileRead(str(path), "skipped", reason=refused[0])
+    reason = f"{len(refused)} rows refused, the first: {refused[0]}" if refused else None
+    return FileRead(str(path), kind, bytes=len(data), reason=reason)
 
 
 def _turn(path: Path, kind: str, head: bytes) -> int:

@@ -21,7 +21,17 @@ from rerail.collectors.sources.run_files import RUN, UNKNOWN_INSTANT, RunFiles, 
 from rerail.server.core.attempt_record import TimedEvidence, WorkerExit
 from rerail.server.core.cause_rules import Case, Weight
 from rerail.server.core.causes import UNKNOWN, judge, judged_signs
-from rerail.server.core.facts import AttemptEnded, AttemptStarted, Evidence, Exit, Fact, Outcome
+from rerail.server.core.facts import (
+    AttemptEnded,
+    AttemptStarted,
+    Evidence,
+    Exit,
+    Fact,
+    NodeCondition,
+    NodeState,
+    Outcome,
+    SchedulerState,
+)
 from rerail.server.core.flight_recorder.analysis import is_dump
 from rerail.server.core.flight_recorder.dump_sets import dump_sets, nearest_set
 from rerail.server.core.flight_recorder.ranks import packed
@@ -56,6 +66,9 @@ class Interruption:
     at: int | None
     relaunch_of: int | None = None
     """The attempt whose interruption this one, which died before ground was regained, belongs to."""
+    run: str | None = None
+    """Where a scheduler's file tells of several; None for the run that the files are of."""
+    job: str | None = None
 
 
 def classify(parsed: argparse.Namespace) -> int:
@@ -81,39 +94,44 @@ def classify(parsed: argparse.Namespace) -> int:
 
 
 def interruptions(files: RunFiles) -> list[Interruption]:
-    """What stopped, in order, and why."""
-    if not files.facts:
-        return []
-    fold = RunFold(RUN)
-    fold.add(files.facts)
-    view = fold.view(max(fact.at for fact in files.facts) + A_SECOND)
+    """What stopped, in order, and why; run by run, where a scheduler's file tells of several."""
+    runs: dict[str, list[Fact]] = {}
+    for fact in files.facts:
+        runs.setdefault(fact.run, []).append(fact)
+    found = []
+    for run in sorted(runs, key=lambda name: (name != RUN, min(fact.at for fact in runs[name]), name)):
+        found += _of_run(run, runs[run], files.placed_attempts if run == RUN else set())
+    return found
+
+
+def _of_run(run: str, facts: Sequence[Fact], placed: set[int]) -> list[Interruption]:
+    """What stopped of one run."""
+    fold = RunFold(run)
+    fold.add(facts)
+    view = fold.view(max(fact.at for fact in facts) + A_SECOND)
+    named = None if run == RUN else run
     relaunches = {number: each.attempts[0] for each in view.incidents for number in each.attempts[1:]}
     found = [
         Interruption(
-            attempt.number,
-            attempt.restart,
-            attempt.iteration,
-            verdict,
-            trace,
-            attempt.noticed_at or attempt.ended_at,
-            relaunches.get(attempt.number),
+            attempt.number, attempt.restart, attempt.iteration, verdict, trace, attempt.noticed_at or attempt.ended_at,
+            relaunches.get(attempt.number), named, attempt.job,
         )
         for attempt, verdict, trace in fold.endings()
-    ]
+    ]  # fmt: skip
     if found:
         return found
-    has_completed = any(isinstance(fact, AttemptEnded) and fact.outcome is Outcome.COMPLETED for fact in files.facts)
+    has_completed = any(isinstance(fact, AttemptEnded) and fact.outcome is Outcome.COMPLETED for fact in facts)
     if has_completed or (view.attempts and view.state is RunState.ENDED):
         return []
-    restarts = sorted({fact.restart for fact in files.facts if isinstance(fact, Evidence)}, key=lambda each: each or -1)
+    restarts = sorted({fact.restart for fact in facts if isinstance(fact, Evidence)}, key=lambda each: each or -1)
     alone = (
-        judged_alone(facts, restart)
+        judged_alone(of_one, restart, named)
         for restart in restarts
-        for facts in _of_one_hang(
-            [fact for fact in files.facts if isinstance(fact, AttemptStarted) or fact.restart == restart]
+        for of_one in _of_one_hang(
+            [fact for fact in facts if isinstance(fact, AttemptStarted) or fact.restart == restart]
         )
     )
-    return _with_silent_attempts([each for each in alone if each is not None], files.placed_attempts)
+    return _with_silent_attempts([each for each in alone if each is not None], placed)
 
 
 def dump_groups(files: RunFiles) -> tuple[tuple[Evidence, ...], ...]:
@@ -147,7 +165,7 @@ def _with_silent_attempts(found: list[Interruption], placed: set[int]) -> list[I
     return [*(each for each in found if each.restart is None), *relaunches]
 
 
-def judged_alone(facts: Sequence[Fact], restart: int | None = None) -> Interruption | None:
+def judged_alone(facts: Sequence[Fact], restart: int | None = None, run: str | None = None) -> Interruption | None:
     """What facts that tell of no attempt's beginning or end say by themselves; None where they accuse nobody."""
     evidence = sorted(
         (TimedEvidence(fact.at, fact) for fact in facts if isinstance(fact, Evidence)), key=TimedEvidence.order
@@ -159,15 +177,20 @@ def judged_alone(facts: Sequence[Fact], restart: int | None = None) -> Interrupt
         for fact in facts
         if isinstance(fact, Exit)
     )
+    lost = sorted(
+        (fact.at, fact.node or "") for fact in facts if isinstance(fact, NodeState) and fact.state is NodeCondition.LOST
+    )
+    states = sorted((fact.at, fact.state.lower()) for fact in facts if isinstance(fact, SchedulerState))
     size = next((fact.world_size for fact in facts if isinstance(fact, AttemptStarted) and fact.world_size), None)
-    case = Case(evidence, exits, (), None, None, (), (), (), None, False, None, world_size=size)
+    case = Case(evidence, exits, (), None, None, (), lost, states, None, False, None, world_size=size)
     verdict, trace = judge(case)
     signs = judged_signs(case)
     accuses = [sign for sign in signs if sign.accuses and sign.reading.weight >= Weight.ECHO]
     if verdict.cause == "unknown" and not accuses and not exits:
         return None
     at = next((line.at for line in trace if line.role is CausalRole.INITIATING), None)
-    return Interruption(restart, restart, None, verdict, trace, at)
+    job = next((fact.job for fact in facts if fact.job is not None), None)
+    return Interruption(restart, restart, None, verdict, trace, at, None, run, job)
 
 
 # --- showing ---
@@ -202,6 +225,8 @@ def _interruption_answer(found: Interruption, files: RunFiles, places: dict[tupl
     verdict = found.verdict
     lines = _resting(found)[:JSON_LINES]
     return {
+        "run": found.run,
+        "job": found.job,
         "attempt": found.attempt,
         "restart": found.restart,
         "iteration": found.iteration,
@@ -312,6 +337,7 @@ def _print_interruption(found: Interruption, files: RunFiles, places: dict[tuple
     where = "" if found.attempt is None else f"attempt {found.attempt}: "
     if found.relaunch_of is not None:
         where = f"attempt {found.attempt}, failed relaunch after attempt {found.relaunch_of}: "
+    where = f"{found.run}, {where}" if found.run is not None else where
     print(f"\n  {where}{verdict.cause} ({verdict.domain.value}, {verdict.confidence:.0%} sure)")
     print(f"    {_plain(verdict.sentence)}")
     rank = "not known" if verdict.culprit_rank is None else str(verdict.culprit_rank)

@@ -26,6 +26,9 @@ from rerail.server.core.naming import device_in, exception_in, node_in, rank_in
 from rerail.server.core.pattern_words import words_of
 from rerail.server.core.view import CausalRole, Domain
 
+SURVIVED_NS = 120_000_000_000
+"""A run that completed a step so long after something has survived it."""
+
 UNSTATED_ERROR_NS = 1_000_000_000
 """How far a clock that never stated its error may be off: machines that keep time by NTP agree better than that."""
 
@@ -179,6 +182,10 @@ class Case:
     def accusing(self, cause: str) -> list[Sign]:
         """The signs of a cause that may have begun the fault, in order."""
         return [sign for sign in self.signs if sign.accuses and sign.reading.cause == cause]
+
+    def has_survived(self, at: int) -> bool:
+        """Whether a step was completed long after an instant."""
+        return self.last_step_at is not None and at + SURVIVED_NS < self.last_step_at
 
     def rank_of_process(self, process: str) -> int | None:
         """The rank whose process had this id, as the launcher named it when it ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import signal
 import subprocess
 import sys
@@ -13,8 +14,11 @@ import pytest
 
 from rerail.collectors.commands import add_commands
 from rerail.collectors.recorder import Recorder
+from rerail.collectors.sources.kubernetes import Scope
 from rerail.server.core.codec import decode_line
 from rerail.server.core.facts import CheckpointMoment, RunEnded
+from tests.collectors.kube_api import KubeApi
+from tests.collectors.kube_story import ended, pod, terminated
 
 LOG = Path(__file__).parent.parent / "corpus/nvrx/0.4.1/multi.log"
 RUN = """
@@ -72,3 +76,59 @@ def test_an_agent_that_is_asked_to_stop_tells_what_it_has_and_ends_well(
     assert agent.returncode == 0
     facts = [decode_line(line) for line in lines]
     assert [fact.step for fact in facts if isinstance(fact, CheckpointMoment)] == [7]
+
+
+def test_the_manifest_grants_reading_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("collect", "kubernetes", "--manifest") == 0
+    manifest = capsys.readouterr().out
+    verbs = set(re.findall(r'"(\w+)"', " ".join(re.findall(r"verbs: (\[.*\])", manifest))))
+    assert verbs == {"get", "list", "watch"}
+    granted = set(re.findall(r'"([a-z]+)"', " ".join(re.findall(r"resources: (\[.*\])", manifest))))
+    asked = {resource.path.rpartition("/")[2] for resource in Scope().resources()}
+    assert asked == granted
+    groups = set(re.findall(r'apiGroups: \["(.*)"\]', manifest))
+    assert {path.split("/")[2] for path in (each.path for each in Scope().resources()) if "/apis/" in path} <= groups
+
+
+def test_a_cluster_is_shown_and_sent_and_nothing_twice(
+    intake, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    api = KubeApi()
+    api.start()
+    try:
+        api.put(pod("llm-0", status=terminated(ended(10, 60, 137, "OOMKilled"))))
+        assert run("collect", "kubernetes", "--api", api.url, "--once", "--stdout") == 0
+        shown = [decode_line(line) for line in capfdbinary.readouterr().out.splitlines()]
+        assert {fact.run for fact in shown} == {"llm"}
+        words = (
+            "collect",
+            "kubernetes",
+            "--api",
+            api.url,
+            "--once",
+            "--url",
+            intake.url,
+            "--dir",
+            str(tmp_path / "spool"),
+        )
+        assert run(*words) == run(*words) == 0
+        assert len(intake.facts) == len(shown)
+        api.behaviours["/api/v1/pods"] = ["403"]
+        assert run("collect", "kubernetes", "--api", api.url, "--once", "--stdout") == 1
+        assert b"forbidden" in capfdbinary.readouterr().err
+    finally:
+        api.stop()
+
+
+def test_collecting_says_which_schedulers_it_cannot_reach(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert run("collect", "slurm", "--once", "--stdout") == 1
+    assert "sacct is not installed here" in capsys.readouterr().err
+    assert run("collect", "kubernetes", "--once", "--stdout") == 2
+    assert "--kubeconfig" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run("collect", "slurm", "--interval", "soon")
+    assert "'soon' is not a number" in capsys.readouterr().err

@@ -96,3 +96,19 @@ def test_every_rule_explains_itself():
     for name, rule in rules().items():
         assert rule.name == name
         assert rule.advice.endswith(".")
+
+
+def test_a_node_that_came_back_and_stepped_on_did_not_end_the_attempt():
+    story = Story().start().steps(1, 20)
+    lost = {"node": "gpu-1", "state": NodeCondition.LOST}
+    story._say(NodeState, "kubernetes/node/gpu-1", **lost)
+    said = "node gpu-1: NodeStatusUnknown: Kubelet stopped posting node status."
+    story._say(Evidence, "kubernetes/node/gpu-1", source="kubernetes", node="gpu-1", text=said)
+    story.steps(21, 400)
+    story._say(Exit, "launcher", **story._here(), exit_code=-11, rank=1)
+    story.die(after=1).stop(1).start(Initiator.FAULT).steps(401, 405)
+    assert story.view().incidents[0].verdict.cause == "crash"
+    still_gone = Story().start().steps(1, 20)
+    still_gone._say(NodeState, "kubernetes/node/gpu-1", **lost)
+    still_gone.die(after=1).stop(1).start(Initiator.FAULT).steps(21, 25)
+    assert still_gone.view().incidents[0].verdict.cause == "node_lost"

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from rerail.server.core.cause_rules import (
+    SURVIVED_NS,
     UNREAD,
     Case,
     CauseRule,
@@ -44,9 +45,6 @@ from rerail.server.core.view import CausalRole, Domain, EvidenceLine, Verdict
 
 __all__ = ["UNKNOWN", "Case", "CauseRule", "Match", "judge", "judged_signs", "reading_of", "rules"]
 
-SURVIVED_NS = 120_000_000_000
-"""A run that completed a step so long after a line has survived what the line tells of."""
-
 ECHO_NS = 180_000_000_000
 """A rank that raises within so long after it lost its peers raises because of it."""
 
@@ -65,7 +63,8 @@ WENT_ON = 0.5
 AFTER = " The log went on after that, and nothing else says why it ended."
 
 NEVER_SURVIVED = frozenset({"preemption", "time_limit", "node_lost", "operator_stop"})
-"""Announced ahead of time: steps that follow do not take them back."""
+"""Announced ahead of time: steps that follow do not take them back. A machine that a scheduler only lost from sight may
+come back, and its steps prove it."""
 
 _RULES: dict[str, CauseRule] = {}
 _LONG_NUMBER = re.compile(r"\d{3,40}")
@@ -187,10 +186,10 @@ def _went_on(case: Case) -> _WentOn:
 
 
 def _is_survived(case: Case, sign: Sign) -> bool:
-    if sign.reading.cause in NEVER_SURVIVED:
+    is_history = sign.item.evidence.source in HISTORIES
+    if sign.reading.cause in NEVER_SURVIVED and not (is_history and sign.reading.cause == "node_lost"):
         return False
     error = case.error_ns(sign.item.evidence.emitter)
-    is_history = sign.item.evidence.source in HISTORIES
     if is_history and case.started_at is not None and sign.at + BEFORE_NS + error < case.started_at:
         return True
     if case.last_step_at is None:

@@ -40,6 +40,13 @@ RULE = CauseRule(
             unless=r"libnvidia-ml|pynvml|NVML",
         ),
         line(
+            r"(?:ErrImagePull|ImagePullBackOff|InvalidImageName|ErrImageNeverPull|CreateContainerConfigError"
+            r"|CreateContainerError|RunContainerError|ContainerCannotRun|StartError)\b[^\n]{0,160}",
+            SAYS,
+            confidence=0.7,
+            sources=("kubernetes",),
+        ),
+        line(
             r"Torch not compiled with CUDA enabled|no CUDA-capable device is detected"
             r"|CUDA driver version is insufficient"
             r"|NVIDIA driver on your system is too old"

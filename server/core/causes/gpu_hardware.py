@@ -108,6 +108,13 @@ LINES: tuple[LinePattern, ...] = (
         weight=Weight.ESTABLISHED,
     ),
     line(
+        r"HyperPod UnschedulablePending(?:Replacement|Reboot)[^\n]{0,200}(?:nvidia|gpu|xid|dcgm|neuron)[^\n]{0,200}",
+        SAYS,
+        confidence=0.9,
+        weight=Weight.ESTABLISHED,
+        sources=("kubernetes",),
+    ),
+    line(
         r"row remap(?:ping|per)[^\n]{0,30}fail[^\n]{0,60}"
         r"|DBE[^\n]{0,40}count[^\n]{0,30}[1-9]|NVSwitch[^\n]{0,60}fatal[^\n]{0,60}"
         r"|SXid[^\n]{0,80}fatal[^\n]{0,60}",

@@ -7,14 +7,23 @@ from rerail.server.core.view import CausalRole, Domain
 
 
 def match(case: Case) -> Match | None:
-    """A node of the attempt was stated lost."""
-    if case.lost_nodes:
-        at, node = case.lost_nodes[0]
-        return Match(0.95, f"Node {node or 'unknown'} was lost.", node=node or None, at=at, weight=Weight.ESTABLISHED)
+    """A node of the attempt was stated lost, and it did not step on long afterwards."""
+    lost = [(at, node) for at, node in case.lost_nodes if not case.has_survived(at)]
+    found = from_lines(case, RULE)
+    if lost:
+        at, node = lost[0]
+        resting = tuple(sign.item for sign in case.accusing(RULE.name) if sign.node == node or not sign.node)
+        return Match(
+            0.95, f"Node {node or 'unknown'} was lost.", node=node or None, at=at, initiating=resting[:20],
+            weight=Weight.ESTABLISHED,
+        )  # fmt: skip
     told = case.says("node_loss", "node loss", "node_fail", "node lost")
     if told:
-        return Match(0.8, f"Reported as the loss of a node ({told}).", weight=Weight.ESTABLISHED)
-    return from_lines(case, RULE)
+        return Match(
+            0.8, f"Reported as the loss of a node ({told}).", node=None if found is None else found.node,
+            initiating=() if found is None else found.initiating, weight=Weight.ESTABLISHED,
+        )  # fmt: skip
+    return found
 
 
 SAYS = "A machine was lost: {words}."
@@ -32,12 +41,29 @@ RULE = CauseRule(
             r"|NodeDiedError[^\n]{0,100}|node[^\n]{0,60}marked dead[^\n]{0,40}"
             r"|NodeStatusUnknown|Kubelet stopped posting node status"
             r"|NodeNotReady[^\n]{0,80}|Node is not ready|\bNodeLost\b"
+            r"|DeletionByPodGC|NodeShutdown\b|imminent node shutdown|stopped by Kueue \(NodeFailures\)[^\n]{0,100}"
             r"|DeletionByTaintManager|TaintManagerEviction[^\n]{0,60}"
             r"|node\.kubernetes\.io/(?:unreachable|not-ready)"
             r"|keep-?alive[^\n]{0,60}(?:node|agent)[^\n]{0,40}(?:lost|expired|dead)[^\n]{0,40}",
             SAYS,
             confidence=0.93,
             weight=Weight.ESTABLISHED,
+        ),
+        line(
+            r"NodeName=[\w.-]{1,100} State=(?:DOWN|FAIL|ERROR|POWERED_DOWN)\S{0,60}[^\n]{0,160}"
+            r"|State=BOOT_FAIL\b[^\n]{0,80}",
+            SAYS,
+            confidence=0.93,
+            weight=Weight.ESTABLISHED,
+            sources=("slurm",),
+        ),
+        line(
+            r"HyperPod UnschedulablePending(?:Replacement|Reboot)[^\n]{0,160}",
+            SAYS,
+            confidence=0.9,
+            weight=Weight.ESTABLISHED,
+            sources=("kubernetes",),
+            unless=r"HyperPod[^\n]{0,300}(?:nvidia|gpu|xid|dcgm|neuron)",
         ),
         line(
             r"(?:heartbeat|keep-?alive) (?:from|of) (?:node|agent|host)[^\n]{0,60}(?:lost|timed out|missing)"

@@ -36,5 +36,25 @@ RULE = CauseRule(
             weight=Weight.LINE,
             unless=r"DUE TO|Forcing exit|DataLoader",
         ),
+        line(
+            r"State=CANCELLED(?: by \S{1,100})?[^\n]{0,80}",
+            "A person or a plan stopped it ({words}).",
+            confidence=0.85,
+            sources=("slurm",),
+        ),
+        line(
+            r"State=REQUEUED\b[^\n]{0,80}",
+            "Somebody, or the job itself, asked for it to be requeued ({words}).",
+            confidence=0.6,
+            sources=("slurm",),
+        ),
+        line(
+            r"Pod \S{1,300} was deleted while it ran|: (?:JobSuspended|Suspended): [^\n]{0,120}"
+            r"|stopped by Kueue \((?:ClusterQueueStopped|LocalQueueStopped|Deactivated|InactiveWorkload)[^\n]{0,160}"
+            r"|Workload is deactivated \([^\n]{0,160}",
+            "A person or a plan stopped it ({words}).",
+            confidence=0.7,
+            sources=("kubernetes",),
+        ),
     ),
 )

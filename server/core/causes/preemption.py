@@ -10,7 +10,10 @@ from rerail.server.core.view import CausalRole, Domain
 def match(case: Case) -> Match | None:
     """The scheduler says preempted, or the attempt ended so."""
     if "preempted" in case.scheduler_states or case.outcome is Outcome.PREEMPTED:
-        return Match(0.97, "The scheduler preempted the job.", weight=Weight.ESTABLISHED)
+        found = from_lines(case, RULE)
+        told = () if found is None else found.initiating
+        at = None if found is None else found.at
+        return Match(0.97, "The scheduler preempted the job.", at=at, initiating=told, weight=Weight.ESTABLISHED)
     if case.says("preempt", "evict"):
         words = case.says("preempt", "evict")
         return Match(0.9, f"The job was preempted ({words}).", weight=Weight.ESTABLISHED)

@@ -15,6 +15,8 @@ RULE = CauseRule(
         line(
             r"EARLY TERMINATION: [^\n]{0,160}|must not be restarted[^\n]{0,80}"
             r"|no more restarts will be attempted|BackoffLimitExceeded[^\n]{0,60}"
+            r"|PodFailurePolicy\b[^\n]{0,160}|FailJobSetFailurePolicyAction[^\n]{0,120}"
+            r"|MaxFailedIndexesExceeded[^\n]{0,80}|RequeuingLimitExceeded[^\n]{0,80}"
             r"|ReachedMaxRestarts[^\n]{0,60}"
             r"|(?:max|maximum)[ _]?(?:number of )?restarts?[^\n]{0,30}(?:reached|exceeded|exhausted)[^\n]{0,60}"
             r"|RestartAbort\([^\n]{0,160}|reached the specified backoff limit"

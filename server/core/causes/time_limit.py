@@ -9,7 +9,10 @@ from rerail.server.core.view import Domain
 def match(case: Case) -> Match | None:
     """The scheduler's word."""
     if "timeout" in case.scheduler_states or "deadline" in case.scheduler_states:
-        return Match(0.95, "The job reached its time limit.", weight=Weight.ESTABLISHED)
+        found = from_lines(case, RULE)
+        told = () if found is None else found.initiating
+        at = None if found is None else found.at
+        return Match(0.95, "The job reached its time limit.", at=at, initiating=told, weight=Weight.ESTABLISHED)
     return from_lines(case, RULE)
 
 
@@ -30,6 +33,13 @@ RULE = CauseRule(
             confidence=0.95,
             weight=Weight.ESTABLISHED,
             unless=r"StatusCode|grpc",
+        ),
+        line(
+            r"State=(?:TIMEOUT|DEADLINE)\b[^\n]{0,80}",
+            "The job reached its time limit ({words}).",
+            confidence=0.95,
+            weight=Weight.ESTABLISHED,
+            sources=("slurm",),
         ),
     ),
 )

@@ -1,0 +1,281 @@
+"""Slurm source: asks `sacct`, `squeue` and `sacctmgr` (or `scontrol`) in turn, and states what they say.
+
+Rules
+- `sacct -D` shows every incarnation of a job, `squeue` the requeue count and what waits, `sacctmgr show event` when
+  nodes were away. Where `squeue --json` is not built in, `scontrol show job -o` stands in for it, and `scontrol show
+  node` for `sacctmgr` where there is no database.
+- A command that fails is stated blind (`partial_sight.py`); where neither jobs in accounting nor jobs in the queue
+  can be seen, the source is down.
+- It looks every `interval_seconds`; after a failure of everything it waits twice as long each time, up to ten minutes.
+- The cursor holds what was stated of each job, so that another instance goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rerail.collectors.formats import ImportFormat, OldFile
+from rerail.collectors.identity import inherited
+from rerail.collectors.source import Polled, SourceDown
+from rerail.collectors.sources.partial_sight import PartialSight
+from rerail.collectors.sources.slurm_facts import Naming, SlurmFacts
+from rerail.collectors.sources.slurm_output import read
+from rerail.collectors.sources.slurm_records import Job, NodeEvent, Refused
+from rerail.collectors.sources.slurm_words import SECOND
+from rerail.server.core.codec import FactError
+from rerail.server.core.facts import Fact
+
+COLUMNS = (
+    "JobID",
+    "JobIDRaw",
+    "JobName",
+    "Cluster",
+    "Account",
+    "User",
+    "Partition",
+    "State",
+    "ExitCode",
+    "Submit",
+    "Eligible",
+    "Start",
+    "End",
+    "Timelimit",
+    "NNodes",
+    "NodeList",
+    "Reason",
+    "AllocTRES",
+    "Comment",
+    "WCKey",
+)
+NEWER_COLUMNS = ("Restarts", "FailedNode")
+LONGEST_WAIT_SECONDS = 600.0
+OVERLAP_SECONDS = 3600
+COMMAND_SECONDS = 60.0
+LARGEST_ANSWER = 256 * 1024 * 1024
+
+
+class CommandFailed(Exception):  # noqa: N818 - named as the condition it tells
+    """A command gave no answer; the message says why."""
+
+
+Run = Callable[[Sequence[str]], bytes]
+"""Runs a command and gives what it printed. Raises `CommandFailed`."""
+
+
+def run_command(words: Sequence[str]) -> bytes:
+    """What a command prints, with instants as seconds since 1970 where Slurm lets us choose. Raises `CommandFailed`."""
+    environment = {**inherited(), "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(words, capture_output=True, timeout=COMMAND_SECONDS, env=environment, check=False)
+    except FileNotFoundError:
+        raise CommandFailed(f"{words[0]} is not installed here") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CommandFailed(f"{words[0]}: {error}"[:300]) from None
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise CommandFailed(f"{words[0]} failed with {done.returncode}: {said[0][:200] if said else 'no message'}")
+    if len(done.stdout) > LARGEST_ANSWER:
+        raise CommandFailed(f"{words[0]} printed more than {LARGEST_ANSWER} bytes: choose jobs by --user or --name")
+    return done.stdout
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which jobs are followed. Empty: those of the user who asks, or everybody's."""
+
+    users: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
+    all_users: bool = False
+    since_hours: float = 48.0
+
+    def words(self, everybody: str) -> list[str]:
+        """Arguments that `sacct` and `squeue` share."""
+        words = [] if not self.users else ["-u", ",".join(self.users)]
+        words += [everybody] if everybody and self.all_users and not self.users else []
+        words += ["--name=" + ",".join(self.names)] if self.names else []
+        return words + (["-j", ",".join(self.jobs)] if self.jobs else [])
+
+
+class SlurmSource:
+    """The jobs of a cluster, as Slurm's own commands tell of them."""
+
+    def __init__(
+        self,
+        naming: Naming | None = None,
+        chosen: Chosen | None = None,
+        *,
+        interval_seconds: float = 30.0,
+        run: Run = run_command,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.name = "slurm"
+        self.runs: tuple[str, ...] = () if naming is None or naming.run is None else (naming.run,)
+        self._naming = naming or Naming()
+        self._chosen = chosen or Chosen()
+        self._interval = interval_seconds
+        self._run = run
+        self._now = now
+        self._next_at = 0.0
+        self._failures = 0
+        self._reason = ""
+        self._columns: tuple[str, ...] | None = None
+
+    def poll(self, cursor: str | None) -> Polled:
+        """What changed since. Raises `SourceDown`."""
+        now = self._now()
+        if now < self._next_at:
+            if self._failures:
+                raise SourceDown(self._reason)
+            return Polled((), cursor or "")
+        try:
+            polled = self.finish(cursor)
+        except SourceDown as error:
+            self._failures += 1
+            self._reason = str(error)
+            self._next_at = now + min(LONGEST_WAIT_SECONDS, self._interval * 2 ** min(self._failures, 10))
+            raise
+        self._failures = 0
+        self._next_at = now + self._interval
+        return polled
+
+    def finish(self, cursor: str | None) -> Polled:
+        """One look, now. Raises `SourceDown`."""
+        memory = _memory(cursor)
+        now = self._now()
+        facts = SlurmFacts(memory["facts"], self._naming)
+        sight = PartialSight("slurm", memory["blind"], lambda: int(now * SECOND))
+        since = min(memory["since"] or now - self._chosen.since_hours * 3600, now) - OVERLAP_SECONDS
+        parts: dict[str, tuple[list[Job | NodeEvent], str | None]] = {
+            "sacct": self._ask(lambda: self._accounted(since)),
+            "squeue": self._ask(self._queued),
+            "nodes": self._ask(lambda: self._nodes(since)),
+        }
+        failed = {part: reason for part, (_, reason) in parts.items() if reason is not None}
+        if "sacct" in failed and "squeue" in failed:
+            raise SourceDown(f"{failed['sacct']}; {failed['squeue']}")
+        records = [record for found, _ in parts.values() for record in found]
+        # Counts come first: the incarnations that accounting tells of have none before 23.02.
+        jobs = [record for record in records if isinstance(record, Job)]
+        told = facts.take(_counted(jobs), (record for record in records if isinstance(record, NodeEvent)))
+        self.runs = facts.runs or self.runs
+        for part in parts:
+            told += sight.cannot_see(part, failed[part], self.runs) if part in failed else sight.sees(part)
+        memory["since"] = min([now, *(at / SECOND for at in facts.open_since())])
+        return Polled(tuple(told), json.dumps(memory, separators=(",", ":"), sort_keys=True))
+
+    @staticmethod
+    def _ask(question: Callable[[], list[Job | NodeEvent]]) -> tuple[list[Job | NodeEvent], str | None]:
+        try:
+            return question(), None
+        except CommandFailed as error:
+            return [], str(error)
+
+    def _accounted(self, since: float) -> list[Job | NodeEvent]:
+        if self._columns is None:
+            known = {word.lower() for word in self._run(("sacct", "--helpformat")).decode("ascii", "replace").split()}
+            self._columns = (*COLUMNS, *(column for column in NEWER_COLUMNS if column.lower() in known))
+        begin = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since))
+        words = [
+            "sacct",
+            "-D",
+            "-P",
+            "--noconvert",
+            "-S",
+            begin,
+            "-o",
+            ",".join(self._columns),
+            *self._chosen.words("-a"),
+        ]
+        return _records(self._run(words))
+
+    def _queued(self) -> list[Job | NodeEvent]:
+        chosen = self._chosen.words("")
+        try:
+            return _records(
+                self._run(
+                    ["squeue", "--json", "--states=all", *(chosen or ([] if self._chosen.all_users else ["--me"]))]
+                )
+            )
+        except CommandFailed as error:
+            if "is not installed" in str(error):
+                raise
+        shown = _records(self._run(["scontrol", "show", "job", "-o"]))
+        wanted = self._chosen
+        return [
+            job for job in shown
+            if isinstance(job, Job)
+            and (not wanted.users or job.labels.get("user") in wanted.users)
+            and (not wanted.names or job.name in wanted.names)
+            and (not wanted.jobs or job.job in wanted.jobs)
+        ]  # fmt: skip
+
+    def _nodes(self, since: float) -> list[Job | NodeEvent]:
+        begin = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since))
+        columns = "format=Cluster,NodeName,TimeStart,TimeEnd,State,Reason,User"
+        try:
+            return _records(self._run(["sacctmgr", "-P", "show", "event", columns, f"start={begin}"]))
+        except CommandFailed:
+            return _records(self._run(["scontrol", "show", "node"]))
+
+
+def _records(printed: bytes) -> list[Job | NodeEvent]:
+    """The records of an answer. One that holds nothing but what cannot be read is no answer: raises `CommandFailed`."""
+    found: list[Job | NodeEvent] = []
+    refused = None
+    for record in read(printed):
+        if isinstance(record, Refused):
+            refused = refused or record
+        else:
+            found.append(record)
+    if refused is not None and not found:
+        raise CommandFailed(
+            f"an answer that cannot be read: {refused.field}: {refused.reason} (got {refused.value[:80]!r})"
+        )
+    return found
+
+
+def _counted(jobs: Sequence[Job]) -> list[Job]:
+    """The jobs, those of which a count is told first among equals."""
+    return sorted(jobs, key=lambda job: job.restarts is None)
+
+
+def _memory(cursor: str | None) -> dict[str, Any]:
+    """What a cursor holds; one that makes no sense is the beginning."""
+    empty: dict[str, Any] = {"facts": {}, "blind": {}, "since": None}
+    try:
+        told = json.loads(cursor) if cursor else {}
+    except ValueError:
+        return empty
+    fits = isinstance(told, dict) and isinstance(told.get("facts"), dict) and isinstance(told.get("blind"), dict)
+    return {**empty, **told} if fits else empty
+
+
+def _read_file(old: OldFile) -> Iterator[Fact]:
+    jobs: list[Job] = []
+    events: list[NodeEvent] = []
+    for record in read(old.content()):
+        if isinstance(record, Refused):
+            old.refuse(record.line, FactError(record.field, record.value, record.reason))
+        elif isinstance(record, Job):
+            jobs.append(record)
+        else:
+            events.append(record)
+    if events and not jobs and old.run is None:
+        old.refuse(1, FactError("run", old.stem, "a file of nodes alone tells no run: name it with --run"))
+        return
+    if any(event.start is None for event in events):
+        old.remark("of nodes of which no instant is told, nothing is stated")
+    yield from SlurmFacts(naming=Naming(old.run)).take(jobs, events)
+
+
+FORMAT = ImportFormat(
+    name="slurm",
+    summary="what sacct, squeue, scontrol show and sacctmgr show event print (-P, --json): jobs, requeues, nodes",
+    read=_read_file,
+)

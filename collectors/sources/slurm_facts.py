@@ -1,0 +1,401 @@
+"""Slurm facts: what the records of a cluster state about runs.
+
+Rules
+- A job is an allocation of a run; each of its incarnations is an attempt with the requeue count as its key: as Slurm
+  tells it (`Restarts`), else counted from the incarnations that were seen (`sacct -D` shows them all).
+- What is told of an end carries the job and its instant, no count: a launcher may have restarted inside the job, and
+  the attempt that was alive then is the one that ended.
+- A queue begins with the submission of what was requeued, else when the job was eligible (a dependency is not a
+  queue), and not before the other jobs of its run let go of their nodes. It ends where the job starts.
+- A node is told of while a job of the run holds it, and a minute longer.
+- `(emitter, seq)` is the job and the second of its submission or requeue × 64 + which statement it is: read again, in
+  any form, the same is stated under the same identity. Each is stated once; the memory is plain data, part of a
+  cursor.
+- Not known, and left out: ranks, what happened inside the job, why a person cancelled it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rerail.collectors.masking import masked
+from rerail.collectors.sources.slurm_records import Job, NodeEvent
+from rerail.collectors.sources.slurm_words import ENDED, RUNNING, SECOND, WAITING
+from rerail.server.core.codec import canonical
+from rerail.server.core.facts import (
+    AttemptEnded,
+    AttemptStarted,
+    Evidence,
+    Exit,
+    Fact,
+    Initiator,
+    NodeCondition,
+    NodeState,
+    Outcome,
+    RunEnded,
+    SchedulerState,
+    Scope,
+)
+
+SLOTS = 64
+QUEUED, STARTED, RUNS, SUSPENDED, SAID, STEPS, LEFT, ENDS, RUN_ENDS = 0, 1, 2, 3, 8, 9, 20, 21, 22
+AFTER_NS = 60 * SECOND
+KEPT_NODES_NS = 86_400 * SECOND
+"""How long it is remembered which nodes a job had, for what is told of them late."""
+
+MOST_KEPT = 20_000
+"""Incarnations and node events remembered; the oldest are forgotten first."""
+
+OUTCOMES = {
+    "COMPLETED": Outcome.COMPLETED, "PREEMPTED": Outcome.PREEMPTED, "CANCELLED": Outcome.STOPPED,
+    "REQUEUED": None, "REVOKED": None,
+}  # fmt: skip
+INITIATORS = {
+    "PREEMPTED": Initiator.SCHEDULER, "TIMEOUT": Initiator.SCHEDULER, "DEADLINE": Initiator.SCHEDULER,
+    "REQUEUED": Initiator.OPERATOR, "CANCELLED": Initiator.OPERATOR, "COMPLETED": None, "REVOKED": Initiator.SCHEDULER,
+}  # fmt: skip
+NEWS = ENDED - {"COMPLETED", "REVOKED"}
+"""Ends that need an explanation."""
+
+_DOWN = re.compile(r"DOWN|\bFAIL(?:ED|ING)?\b|ERROR|POWERED_DOWN|BOOT_FAIL")
+_DRAINED = re.compile(r"DRAIN")
+_AWAY = re.compile(r"NOT_RESPONDING|\*|MAINT|REBOOT|POWER|INVAL|UNKNOWN|FUTURE|BLOCKED")
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """Which run a job belongs to."""
+
+    run: str | None = None
+    """All jobs are of this run."""
+    told_by: str = "name"
+    """Else: `name`, `comment`, `account`, `partition`, `user`, `wckey` or `job`."""
+
+    def run_of(self, job: Job) -> str | None:
+        """The run of a job; None where what would tell it is not known."""
+        if self.run is not None:
+            return self.run
+        if self.told_by == "job":
+            return f"job-{job.job}"
+        return (job.name if self.told_by == "name" else job.labels.get(self.told_by)) or None
+
+
+def condition_of(state: str) -> NodeCondition:
+    """What a node's state means for who runs on it."""
+    words = state.upper()
+    if _DOWN.search(words):
+        return NodeCondition.LOST
+    if _DRAINED.search(words):
+        return NodeCondition.DRAINED
+    return NodeCondition.NOT_READY if _AWAY.search(words) else NodeCondition.READY
+
+
+class SlurmFacts:
+    """States facts from records. `memory` is plain JSON data, changed in place."""
+
+    def __init__(self, memory: dict[str, Any] | None = None, naming: Naming | None = None) -> None:
+        self.memory = memory if memory is not None else {}
+        self._naming = naming or Naming()
+        self._jobs: dict[str, dict[str, Any]] = self.memory.setdefault("jobs", {})
+        """`job` → `{"run", "lives": {submit second: {"n", "start", "end", "state", "nodes", "told"}}}`."""
+        self._nodes: dict[str, list[int]] = self.memory.setdefault("nodes", {})
+        self._of_run: dict[str, set[str]] = {}
+        for name, job in self._jobs.items():
+            self._of_run.setdefault(job["run"], set()).add(name)
+        self._holding: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        self._completed: list[tuple[int, dict[str, Any], int, dict[str, Any]]] = []
+        self.facts: list[Fact] = []
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Runs with a job that waits or runs."""
+        return tuple(
+            sorted(
+                {
+                    job["run"]
+                    for job in self._jobs.values()
+                    if any(not life.get("end") for life in job["lives"].values())
+                }
+            )
+        )
+
+    def open_since(self) -> list[int]:
+        """When each incarnation that is not over was submitted or requeued, in ns."""
+        return [
+            int(second) * SECOND
+            for job in self._jobs.values()
+            for second, life in job["lives"].items()
+            if not life.get("end")
+        ]
+
+    def take(self, jobs: Iterable[Job], events: Iterable[NodeEvent] = ()) -> list[Fact]:
+        """The facts that these records state and that were not stated before, in order of time for each run."""
+        self.facts = []
+        for job in sorted(
+            jobs, key=lambda each: (each.submit or each.start or 0, each.restarts or 0, each.state in ENDED)
+        ):
+            self._take_job(job)
+        for at, life, second, common in self._completed:
+            if self._is_last(at, life, common["run"]):
+                self._say(RunEnded, life, second, RUN_ENDS, at, common, outcome=Outcome.COMPLETED)
+        self._completed = []
+        self._holding = {}
+        for name, known in self._jobs.items():
+            for life in known["lives"].values():
+                for node in life.get("nodes", ()):
+                    self._holding.setdefault(node, []).append((name, life))
+        for event in sorted(events, key=lambda each: (each.start or 0, each.node)):
+            self._take_event(event)
+        self._forget()
+        facts, self.facts = self.facts, []
+        return sorted(facts, key=lambda fact: (fact.run, fact.at, fact.emitter, fact.seq))
+
+    # --- jobs ---
+
+    def _take_job(self, job: Job) -> None:
+        run = self._naming.run_of(job)
+        submit = job.submit or job.start
+        if run is None or submit is None:
+            return
+        run = run[:200]
+        known = self._jobs.setdefault(job.job, {"run": run, "lives": {}})
+        self._of_run.setdefault(known["run"], set()).add(job.job)
+        second = str(submit // SECOND)
+        life = known["lives"].get(second)
+        if life is None:
+            earlier = [each["n"] for at, each in known["lives"].items() if int(at) < int(second)]
+            count = job.restarts if job.restarts is not None else max(earlier, default=-1) + 1
+            life = known["lives"][second] = {"n": count, "told": []}
+        elif job.restarts is not None and not life["told"]:
+            life["n"] = job.restarts
+        if life.get("end") and ENDS in life["told"] and not (job.state == "COMPLETED" and RUN_ENDS not in life["told"]):
+            return
+        life["state"] = job.state
+        common = {"run": known["run"], "emitter": f"slurm/job/{job.job}"[:200], "job": job.job}
+        self._queue(job, life, int(second), common)
+        if job.start is not None and job.state in RUNNING | ENDED:
+            life["start"] = job.start
+            if job.nodes:
+                life["nodes"] = list(job.nodes[:4096])
+            self._start(job, life, int(second), common)
+        if job.state in ENDED:
+            life["end"] = job.end or job.start or submit
+            self._end(job, life, int(second), common)
+
+    def _queue(self, job: Job, life: dict[str, Any], second: int, common: dict[str, Any]) -> None:
+        is_again = life["n"] > 0
+        since = job.submit if is_again else job.eligible
+        if since is None or (job.state in ENDED and job.start is None):
+            return
+        since = max(since, job.submit or since)
+        others = self._others(common["run"], job.job, job.start)
+        if any(end is None or (job.start is not None and end > job.start) for end in others):
+            return  # another job of the run still has its nodes
+        since = max([since, *(end for end in others if end is not None)])
+        if job.start is not None and since >= job.start:
+            return
+        if job.start is None and job.state not in WAITING:
+            return
+        self._say(SchedulerState, life, second, QUEUED, since, common, state="queued", reason=_reason(job))
+
+    def _others(self, run: str, job: str, before: int | None) -> list[int | None]:
+        """When the run's other jobs that began (before an instant) let go of their nodes; None: not yet."""
+        return [
+            life.get("end")
+            for name in self._of_run.get(run, ())
+            if name != job and name in self._jobs
+            for life in self._jobs[name]["lives"].values()
+            if life.get("start") is not None and (before is None or life["start"] < before)
+        ]
+
+    def _start(self, job: Job, life: dict[str, Any], second: int, common: dict[str, Any]) -> None:
+        assert job.start is not None
+        if STARTED in life["told"]:
+            return
+        before = self._before(job, life, common["run"])
+        scope = Scope.REQUEUE if life["n"] > 0 else Scope.RESUBMIT if before is not None else None
+        initiator = None if before is None else INITIATORS.get(before, Initiator.FAULT)
+        # Equal instants are told apart by `seq`: what ends stands before what begins.
+        self._say(SchedulerState, life, second, RUNS, job.start, common, state="running")
+        self._say(
+            AttemptStarted,
+            life,
+            second,
+            STARTED,
+            job.start,
+            common,
+            requeue=life["n"],
+            scope=scope,
+            initiator=initiator,
+            gpus=job.gpus,
+            nodes=job.nodes,
+            config=None if job.limit is None else canonical({"slurm_time_limit": job.limit}),
+        )
+
+    def _before(self, job: Job, life: Mapping[str, Any], run: str) -> str | None:
+        """How the incarnation of the run that had nodes last before this one ended; None where there was none."""
+        assert job.start is not None
+        ended = [
+            (each.get("end") or each["start"], each["state"])
+            for each in self._lives_of(run)
+            if each is not life and each.get("start") is not None and each["start"] < job.start
+        ]
+        return max(ended)[1] if ended else None
+
+    def _end(self, job: Job, life: dict[str, Any], second: int, common: dict[str, Any]) -> None:
+        at = life["end"]
+        words = masked(_words(job))
+        self._say(SchedulerState, life, second, SAID, at, common, state=job.state.lower(), reason=_reason(job))
+        node = job.failed_node or (job.nodes[0] if len(job.nodes) == 1 else None)
+        if job.state in NEWS:
+            attributes = {"state": job.state, "nodes": ",".join(job.nodes)[:2000]}
+            self._say(
+                Evidence, life, second, STEPS, at, common, source="slurm", text=words, code=job.state,
+                node=node, attributes=tuple(sorted((key, value) for key, value in attributes.items() if value)),
+            )  # fmt: skip
+            for index, step in enumerate(_telling_steps(job)):
+                text = f"StepId={job.job}.{step.name} State={step.state} NodeList={','.join(step.nodes)[:400]}"
+                self._say(
+                    Evidence, life, second, STEPS + 1 + index, step.end or at, common, source="slurm", text=text,
+                    code=step.state, node=step.nodes[0] if len(step.nodes) == 1 else None,
+                )  # fmt: skip
+        if job.start is None:
+            return
+        is_oom = job.state == "OUT_OF_MEMORY" or any(step.state == "OUT_OF_MEMORY" for step in job.steps)
+        code = _exit_code(job, is_oom)
+        if job.state in ("FAILED", "OUT_OF_MEMORY") and code is not None:
+            self._say(
+                Exit, life, second, LEFT, at, common, exit_code=code, signal=-code if code < 0 else None,
+                oom_killed=True if is_oom else None, node=node,
+            )  # fmt: skip
+        outcome = OUTCOMES.get(job.state, Outcome.FAILED)
+        self._say(AttemptEnded, life, second, ENDS, at, common, outcome=outcome, reason=words)
+        if job.state == "COMPLETED":
+            self._completed.append((at, life, second, common))
+
+    def _is_last(self, end: int, life: Mapping[str, Any], run: str) -> bool:
+        """No other job of the run waits or runs, or ended later."""
+        others = (each for each in self._lives_of(run) if each is not life)
+        return not any(each.get("end") is None or each["end"] > end for each in others)
+
+    def _lives_of(self, run: str) -> Iterator[dict[str, Any]]:
+        for name in self._of_run.get(run, ()):
+            if name in self._jobs:
+                yield from self._jobs[name]["lives"].values()
+
+    # --- nodes ---
+
+    def _take_event(self, event: NodeEvent) -> None:
+        condition = condition_of(event.state)
+        if not event.node or event.start is None or condition is NodeCondition.READY:
+            return
+        for job, life in self._holding.get(event.node, ()):
+            slack = 0 if life["state"] == "COMPLETED" else AFTER_NS
+            if life["start"] <= event.start <= (life.get("end") or event.start) + slack:
+                self._tell_node(event, condition, self._jobs[job]["run"], job)
+        if self._naming.run is not None and not self._jobs:
+            self._tell_node(event, condition, self._naming.run[:200], None)
+
+    def _tell_node(self, event: NodeEvent, condition: NodeCondition, run: str, job: str | None) -> None:
+        assert event.start is not None
+        key = f"{run}\n{event.node}\n{event.start // SECOND}"
+        told = self._nodes.setdefault(key, [])
+        emitter = f"slurm/node/{event.node}"[:200]
+        seq = event.start // SECOND * SLOTS
+        reason = event.reason
+        if 0 not in told:
+            told.append(0)
+            self.facts.append(
+                NodeState(run=run, emitter=emitter, seq=seq, at=event.start, job=job, node=event.node, state=condition,
+                          reason=None if reason is None else masked(reason))
+            )  # fmt: skip
+            self.facts.append(
+                Evidence(
+                    run=run,
+                    emitter=emitter,
+                    seq=seq + 1,
+                    at=event.start,
+                    job=job,
+                    node=event.node,
+                    source="slurm",
+                    code="node",
+                    text=masked(node_words(event)),
+                )
+            )
+        if event.end is not None and 2 not in told:
+            told.append(2)
+            self.facts.append(
+                NodeState(
+                    run=run, emitter=emitter, seq=seq + 2, at=event.end, node=event.node, state=NodeCondition.READY
+                )
+            )
+
+    # --- stating ---
+
+    def _say(
+        self, kind: type[Any], life: dict[str, Any], second: int, slot: int, at: int, common: Mapping[str, Any],
+        **told: Any,
+    ) -> None:  # fmt: skip
+        """State something of an incarnation, once."""
+        if slot in life["told"]:
+            return
+        life["told"].append(slot)
+        self.facts.append(kind(**common, seq=second * SLOTS + slot, at=at, **told))
+
+    def _forget(self) -> None:
+        """Let go of the oldest that are over, where too much is remembered."""
+        count = sum(len(job["lives"]) for job in self._jobs.values())
+        if count > MOST_KEPT:
+            over = sorted(
+                (max(life.get("end") or 0 for life in job["lives"].values()), name)
+                for name, job in self._jobs.items()
+                if all(life.get("end") for life in job["lives"].values())
+            )
+            for _, name in over[: count - MOST_KEPT]:
+                del self._jobs[name]
+        newest = max((life.get("end") or 0 for job in self._jobs.values() for life in job["lives"].values()), default=0)
+        for job in self._jobs.values():
+            for life in job["lives"].values():
+                if life.get("nodes") and life.get("end") and life["end"] + KEPT_NODES_NS < newest:
+                    del life["nodes"]
+        for key in list(self._nodes)[: max(0, len(self._nodes) - MOST_KEPT)]:
+            del self._nodes[key]
+
+
+def node_words(event: NodeEvent) -> str:
+    """A node's state in Slurm's words."""
+    by = f" [{event.by}]" if event.by else ""
+    return f"NodeName={event.node} State={event.state} Reason={event.reason or 'none'}{by}"
+
+
+def _reason(job: Job) -> str | None:
+    return None if job.reason is None else masked(job.reason)
+
+
+def _words(job: Job) -> str:
+    state = f"CANCELLED by {job.by}" if job.by else job.state
+    parts = [f"JobId={job.job}", f"State={state}"]
+    if job.exit_code is not None or job.signal is not None:
+        parts.append(f"ExitCode={job.exit_code or 0}:{job.signal or 0}")
+    if job.failed_node:
+        parts.append(f"FailedNode={job.failed_node}")
+    if job.reason and job.state not in ("COMPLETED", "PREEMPTED"):
+        parts.append(f"Reason={job.reason}")
+    return " ".join(parts)[:4000]
+
+
+def _exit_code(job: Job, is_oom: bool) -> int | None:
+    """A job's exit code, a signal as a negative one; None where nothing that is known says one."""
+    if is_oom:
+        return -9
+    if job.signal is not None and 0 < job.signal < 65:
+        return -job.signal
+    return job.exit_code or None
+
+
+def _telling_steps(job: Job) -> list[Any]:
+    """The steps that say more than the job does."""
+    return [step for step in job.steps if step.state in ("OUT_OF_MEMORY", "NODE_FAIL") and step.state != job.state][:8]

@@ -1,0 +1,75 @@
+"""Slurm records: jobs, nodes and node events, whatever command printed them.
+
+Instants are nanoseconds since 1970; None is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a job, as far as it tells how the job ended."""
+
+    name: str
+    state: str
+    exit_code: int | None
+    signal: int | None
+    nodes: tuple[str, ...]
+    end: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One incarnation of a job: from its submission, or requeue, to its end. Instants in ns; None is not known."""
+
+    job: str
+    name: str | None
+    state: str
+    cluster: str | None = None
+    state_flags: tuple[str, ...] = ()
+    by: str | None = None
+    """Who cancelled it: a user id or name."""
+    submit: int | None = None
+    eligible: int | None = None
+    start: int | None = None
+    end: int | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    nodes: tuple[str, ...] = ()
+    failed_node: str | None = None
+    gpus: int | None = None
+    reason: str | None = None
+    restarts: int | None = None
+    limit: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """What a run may be named after: comment, account, partition, user, wckey."""
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """A node was in a state from `start` on; `end` None: still, or not known."""
+
+    node: str
+    state: str
+    start: int | None
+    end: int | None = None
+    reason: str | None = None
+    by: str | None = None
+    cluster: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A row that is no record: its line or place from 1, the field, the value, and why."""
+
+    line: int
+    field: str
+    value: str
+    reason: str
+
+
+Record = Job | NodeEvent | Refused

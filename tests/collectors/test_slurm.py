@@ -1,0 +1,591 @@
+"""What Slurm's commands print, in every dialect, and what it states about runs."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import stat
+import time
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rerail.collectors.formats import OldFile, formats
+from rerail.collectors.source import Source, SourceDown
+from rerail.collectors.sources.slurm import Chosen, CommandFailed, SlurmSource
+from rerail.collectors.sources.slurm_facts import Naming, SlurmFacts, condition_of
+from rerail.collectors.sources.slurm_output import is_slurm, read
+from rerail.collectors.sources.slurm_records import Job, NodeEvent, Refused
+from rerail.collectors.sources.slurm_words import state_of
+from rerail.server.commands.classifying import classify
+from rerail.server.core.codec import FactError, decode_line, encode_line
+from rerail.server.core.facts import AttemptEnded, AttemptStarted, Blind, Exit, Fact, NodeState, Phase, RunEnded
+from rerail.server.core.fold import RunFold
+
+CORPUS = Path(__file__).parent.parent / "corpus" / "slurm"
+SECOND = 1_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recorded cluster kept UTC, and its text carries no zone."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+
+def records(*names: str) -> tuple[list[Job], list[NodeEvent]]:
+    found = [record for name in names for record in read((CORPUS / name).read_bytes())]
+    assert not [each for each in found if isinstance(each, Refused)]
+    return [each for each in found if isinstance(each, Job)], [each for each in found if isinstance(each, NodeEvent)]
+
+
+def stated(*names: str, naming: Naming | None = None) -> list[Fact]:
+    return SlurmFacts(naming=naming).take(*records(*names))
+
+
+def folded(facts: list[Fact], run: str) -> RunFold:
+    fold = RunFold(run)
+    own = [fact for fact in facts if fact.run == run]
+    fold.add(own)
+    fold.view(max(fact.at for fact in own) + SECOND)
+    return fold
+
+
+def judged(*names: str) -> list[tuple[str | None, str, str, str | None]]:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        paths = [str(CORPUS / name) for name in names]
+        assert classify(argparse.Namespace(paths=paths, each=False, json=True)) == 0
+    found = json.loads(out.getvalue())["interruptions"]
+    return [(each["job"], each["cause"], each["domain"], each["culprit_node"]) for each in found]
+
+
+# --- the recorded cluster ---
+
+
+def test_the_recorded_cluster_is_told_as_it_happened():
+    facts = stated("sacct.psv", "sacctmgr_events.psv")
+    starts = {(fact.run, fact.requeue): fact for fact in facts if isinstance(fact, AttemptStarted)}
+    assert starts["pretrain-llm", 0].nodes == ("n0", "n1")
+    again = starts["pretrain-llm", 1]
+    assert (again.scope, again.initiator, again.at) == ("requeue", "scheduler", 1795954604 * SECOND)
+    assert (starts["oomjob", 0].scope, len([fact for fact in starts if fact[0] == "oomjob"])) == ("resubmit", 1)
+    outcomes = {(fact.run, fact.job): fact.outcome for fact in facts if isinstance(fact, AttemptEnded)}
+    assert outcomes["tl", "4"] == outcomes["pretrain2", "7"] == outcomes["exit3", "5"] == "failed"
+    assert (outcomes["cancelme", "10"], outcomes["manualrq", "9"]) == ("stopped", None)
+    assert [fact.run for fact in facts if isinstance(fact, RunEnded)] == ["pretrain-llm", "urgent"]
+    codes = {fact.run: fact.exit_code for fact in facts if isinstance(fact, Exit)}
+    assert codes == {"exit3": 3, "sigk": -9, "oomjob": -9}
+    assert [(fact.run, fact.node, fact.state) for fact in facts if isinstance(fact, NodeState)] == [
+        ("pretrain2", "n1", "lost")
+    ]  # fmt: skip
+
+
+def test_the_hold_after_a_requeue_is_waiting():
+    fold = folded(stated("sacct.psv"), "pretrain-llm")
+    assert [(span.start // SECOND, span.end // SECOND) for span in fold.spans if span.phase is Phase.QUEUED] == [
+        (1795954467, 1795954604)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("names", "truth"),
+    [
+        (
+            ("sacct.psv",),
+            [("1", "preemption", "infrastructure", None), ("4", "time_limit", "infrastructure", None),
+             ("5", "user_exception", "workload", "n1"), ("6", "sigkill", "unknown", "n1"),
+             ("7", "node_lost", "infrastructure", None), ("8", "sigkill", "unknown", "n0"),
+             ("9", "operator_stop", "workload", "n0"), ("10", "operator_stop", "workload", None)],
+        ),
+        (("scontrol_node_down.txt",), [(None, "node_lost", "infrastructure", "n1")]),
+        (("scontrol_show_node.txt",), [(None, "node_lost", "infrastructure", "n1")]),
+        (("sinfo.json",), [(None, "node_lost", "infrastructure", "n1")]),
+        (("scontrol_preempted_pending.txt",), []),
+    ],
+)  # fmt: skip
+def test_recorded_files_are_judged(names: tuple[str, ...], truth: list[tuple[str | None, str, str, str | None]]):
+    assert judged(*names) == truth
+
+
+def test_the_nodes_of_one_file_explain_the_jobs_of_another():
+    assert ("7", "node_lost", "infrastructure", "n1") in judged("sacct.psv", "sacctmgr_events.psv")
+    assert ("7", "node_lost", "infrastructure", "n1") in judged("sacct.json", "sinfo.json")
+
+
+def test_text_and_json_of_one_cluster_tell_the_same():
+    """Beside what 22.05's JSON does not know: who cancelled by number, and the exit code of a script."""
+    plain, _ = records("sacct.psv")
+    told, _ = records("sacct.json")
+    for one, other in zip(plain, told, strict=True):
+        same = replace(
+            one, steps=other.steps, labels=other.labels, limit=other.limit, by=other.by, exit_code=other.exit_code
+        )
+        assert other == same
+
+
+def test_every_command_states_a_job_under_one_identity():
+    """A job that was polled, then imported from accounting, is one job."""
+    asked = {(fact.emitter, fact.seq) for fact in stated("squeue.json")}
+    shown = {(fact.emitter, fact.seq) for fact in stated("scontrol_show_job.txt")}
+    known = {(fact.emitter, fact.seq) for fact in stated("sacct.psv")}
+    assert asked == shown
+    ended = {key for key in asked if key[0] not in ("slurm/job/7", "slurm/job/9")}
+    assert ended <= known
+
+
+# --- dialects ---
+
+
+def wrapped(number: int | None) -> dict[str, Any]:
+    return {"set": number is not None, "infinite": False, "number": number or 0}
+
+
+def accounted(release: str) -> dict[str, Any]:
+    """One job as `sacct --json` of a release tells it: preempted at first, then failed with signal 9 on four GPUs."""
+    is_old = release == "22.05"
+    base = {
+        "job_id": 77, "name": "llm", "cluster": "lab", "nodes": "gpu[07-08]", "account": "a", "partition": "p",
+        "association": {"user": "alice"}, "required": {}, "allocation_nodes": 2,
+        "tres": {"allocated": [{"type": "cpu", "name": "", "count": 8}, {"type": "gres", "name": "gpu", "count": 4}]},
+    }  # fmt: skip
+    times = {"submission": 1795954463, "eligible": 1795954463, "start": 1795954500, "end": 1795954600, "elapsed": 100}
+    if is_old:
+        code: dict[str, Any] = {"status": "SIGNALED", "return_code": None, "signal": {"signal_id": 9, "name": "Killed"}}
+        return base | {
+            "state": {"current": "FAILED", "reason": "None"},
+            "exit_code": code,
+            "time": {**times, "limit": 60},
+        }
+    code = {
+        "status": ["SIGNALED"],
+        "return_code": wrapped(None) if release != "23.02" else wrapped(0),
+        "signal": {"id": wrapped(9), "name": "Killed"} if release >= "23.11" else {"signal_id": 9, "name": "Killed"},
+    }
+    more: dict[str, Any] = {"restart_cnt": 1} if release >= "24.11" else {}
+    if release >= "25.05":
+        times = {name: wrapped(value) for name, value in times.items()}  # type: ignore[misc]
+        more = {"restart_cnt": wrapped(1), "failed_node": ""}
+    state = "FAILED" if release == "23.02" else ["FAILED"]
+    return (
+        base
+        | more
+        | {"state": {"current": state, "reason": "None"}, "exit_code": code, "time": {**times, "limit": wrapped(60)}}
+    )
+
+
+@pytest.mark.parametrize("release", ["22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11"])
+def test_every_release_of_the_json_tells_the_same_job(release: str):
+    major, _, minor = release.partition(".")
+    version = {"major": int(major), "minor": int(minor)} if release == "22.05" else {"major": major, "minor": minor}
+    name = "Slurm" if release == "22.05" else "slurm"
+    content = json.dumps({"jobs": [accounted(release)], "meta": {name: {"version": version}}, "errors": []}).encode()
+    assert is_slurm(content)
+    (job,) = read(content)
+    assert isinstance(job, Job)
+    assert (job.job, job.name, job.state, job.signal, job.nodes, job.gpus, job.limit) == (
+        "77",
+        "llm",
+        "FAILED",
+        9,
+        ("gpu07", "gpu08"),
+        4,
+        "60",
+    )
+    assert (job.submit, job.start, job.end) == tuple(at * SECOND for at in (1795954463, 1795954500, 1795954600))
+    assert job.restarts == (1 if release >= "24.11" else None)
+    (ended,) = (fact for fact in SlurmFacts().take([job]) if isinstance(fact, Exit))
+    assert ended.exit_code == -9
+
+
+@pytest.mark.parametrize(
+    ("status", "truth"),
+    [
+        (768, (3, None)),
+        (9, (0, 9)),
+        ({"set": True, "infinite": False, "number": 768}, (3, None)),
+        (
+            {
+                "status": ["ERROR"],
+                "return_code": {"set": True, "infinite": False, "number": 3},
+                "signal": {"id": {"set": False}},
+            },
+            (3, None),
+        ),
+        ({"set": False, "infinite": False, "number": 0}, (None, None)),
+        ("x", (None, None)),
+    ],
+)
+def test_an_exit_code_of_the_queue_is_a_wait_status_or_an_object(status: object, truth: tuple[int | None, int | None]):
+    told = {"job_id": 5, "job_state": ["FAILED"], "submit_time": wrapped(1795954463), "exit_code": status}
+    (job,) = read(json.dumps({"jobs": [told]}).encode())
+    assert isinstance(job, Job)
+    assert (job.exit_code, job.signal) == truth
+
+
+def test_a_running_job_has_not_ended_and_a_waiting_one_has_not_begun():
+    times = {"submit_time": 1795954463, "start_time": 1795954500, "end_time": 1796000000}
+    told = [
+        {"job_id": 1, "job_state": ["RUNNING", "COMPLETING"], **times},
+        {"job_id": 2, "job_state": "PENDING", **times},
+    ]
+    running, waiting = read(json.dumps({"jobs": told}).encode())
+    assert isinstance(running, Job)
+    assert isinstance(waiting, Job)
+    assert (running.state, running.state_flags, running.end) == ("RUNNING", ("COMPLETING",), None)
+    assert (waiting.start, waiting.end) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("word", "truth"),
+    [
+        ("CANCELLED by 1000", ("CANCELLED", "1000")),
+        ("OUT_OF_ME+", ("OUT_OF_MEMORY", None)),
+        ("NODE_FAIL", ("NODE_FAIL", None)),
+        (["PENDING", "REQUEUED"], ("PENDING", None)),
+        ("cancelled by alice", ("CANCELLED", "alice")),
+        ("nonsense", (None, None)),
+    ],
+)
+def test_a_state_is_read_however_it_is_written(word: object, truth: tuple[str | None, str | None]):
+    assert state_of(word)[:2] == truth
+
+
+@pytest.mark.parametrize(
+    ("state", "truth"),
+    [
+        ("DOWN*", "lost"),
+        ("DOWN+NOT_RESPONDING", "lost"),
+        ("IDLE", "ready"),
+        ("ALLOCATED", "ready"),
+        ("MIXED+DRAIN", "drained"),
+        ("IDLE*", "not_ready"),
+        ("DRAINED", "drained"),
+        ("FAIL", "lost"),
+        ("IDLE+MAINTENANCE", "not_ready"),
+    ],
+)
+def test_what_the_state_of_a_node_means(state: str, truth: str):
+    assert condition_of(state) == truth
+
+
+def test_one_bad_row_costs_no_other():
+    text = "JobID|State|Submit|Start|End\n"
+    text += "1|COMPLETED|2026-11-29T12:00:00|2026-11-29T12:00:01|2026-11-29T12:00:02\n2|FAILED\n"
+    text += "x|FAILED|||\n3|ODD|||\n4|FAILED|1795954463|1795954464|1795954465\n"
+    found = list(read(text.encode()))
+    assert [each.job for each in found if isinstance(each, Job)] == ["1", "4"]
+    assert [(each.line, each.field) for each in found if isinstance(each, Refused)] == [
+        (3, "row"),
+        (4, "JobID"),
+        (5, "State"),
+    ]
+
+
+def test_the_import_refuses_with_line_field_and_value(tmp_path: Path):
+    refused: list[tuple[int, FactError]] = []
+
+    def imported(name: str, run: str | None = None) -> list[Fact]:
+        old = OldFile(
+            name, "s", run, (), (CORPUS / name).read_bytes, lambda line, error: refused.append((line, error)), print
+        )
+        return list(formats()["slurm"].read(old))
+
+    assert len(imported("sacct.psv")) > 50
+    assert refused == []
+    assert imported("scontrol_node_down.txt") == []
+    assert [(line, error.field) for line, error in refused] == [(1, "run")]
+    assert {fact.run for fact in imported("scontrol_node_down.txt", "mine")} == {"mine"}
+
+
+# --- a chain of jobs ---
+
+
+def job(number: int, state: str, submit: int, start: int | None, end: int | None, **more: Any) -> Job:
+    stamps = {"submit": submit, "eligible": more.pop("eligible", submit), "start": start, "end": end}
+    told = {name: None if value is None else (1_795_954_000 + value) * SECOND for name, value in stamps.items()}
+    return Job(job=str(number), name="chain", state=state, nodes=("n0",) if start is not None else (), **told, **more)
+
+
+def test_a_job_that_depends_on_another_does_not_queue_while_that_one_trains():
+    facts = SlurmFacts()
+    told = facts.take([job(1, "RUNNING", 0, 10, None), job(2, "PENDING", 5, None, None, reason="Dependency")])
+    assert [fact.job for fact in told if fact.kind == "scheduler_state" and fact.state == "queued"] == ["1"]  # type: ignore[attr-defined]
+    told += facts.take([job(1, "TIMEOUT", 0, 10, 100), job(2, "RUNNING", 5, 150, None, eligible=100)])
+    fold = folded(told, "chain")
+    spans = [
+        (span.start // SECOND - 1_795_954_000, span.end // SECOND - 1_795_954_000)
+        for span in fold.spans
+        if span.phase is Phase.QUEUED
+    ]
+    assert spans == [(0, 10), (100, 150)]
+    assert [(attempt.number, verdict.cause) for attempt, verdict, _ in fold.endings()] == [(0, "time_limit")]
+
+
+def test_an_out_of_memory_job_is_an_end_by_memory():
+    told = SlurmFacts().take([job(1, "OUT_OF_MEMORY", 0, 10, 100, exit_code=0, signal=125)])
+    (ending,) = folded(told, "chain").endings()
+    assert (ending[1].cause, ending[1].culprit_node) == ("host_oom", "n0")
+    assert [(fact.exit_code, fact.oom_killed) for fact in told if isinstance(fact, Exit)] == [(-9, True)]
+
+
+def test_an_end_belongs_to_the_attempt_that_was_alive_and_not_to_the_first_of_its_job():
+    told: list[Fact] = list(SlurmFacts().take([job(1, "NODE_FAIL", 0, 10, 100, failed_node="n0")]))
+    inside = {"run": "chain", "emitter": "launcher/n0", "job": "1", "requeue": 0}
+    base = 1_795_954_000 * SECOND
+    told += [
+        AttemptStarted(**inside, seq=1, at=base + 11 * SECOND, restart=0),
+        AttemptStarted(**inside, seq=2, at=base + 50 * SECOND, restart=1),
+    ]
+    fold = folded(told, "chain")
+    assert [(attempt.number, verdict.cause) for attempt, verdict, _ in fold.endings()][-1] == (1, "node_lost")
+
+
+def test_seen_again_in_pieces_the_same_is_stated_once():
+    whole = stated("sacct.psv", "squeue.json", "sacctmgr_events.psv")
+    memory: dict[str, Any] = {}
+    pieces: list[Fact] = []
+    for names in (("sacct.psv",), ("sacctmgr_events.psv",), ("sacct.psv", "squeue.json"), ("sacctmgr_events.psv",)):
+        memory = json.loads(json.dumps(memory))
+        pieces += SlurmFacts(memory).take(*records(*names))
+    assert {(fact.run, fact.emitter, fact.seq) for fact in pieces} == {
+        (fact.run, fact.emitter, fact.seq) for fact in whole
+    }
+    assert len({(fact.emitter, fact.seq) for fact in pieces}) == len(pieces)
+
+
+# --- the source, with programs that stand where Slurm's would ---
+
+
+class Cluster:
+    """Programs named as Slurm's, that print what they are told to."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+        self.clock = 1_795_955_000.0
+
+    def prints(self, name: str, content: bytes, code: int = 0) -> None:
+        (self.folder / f"{name}.out").write_bytes(content)
+        out = "&1" if code == 0 else "&2"
+        script = f'#!/bin/sh\necho "$@" >> {self.folder}/{name}.asked\n'
+        if name == "sacct":
+            script += 'case "$*" in *helpformat*) echo "JobID Restarts FailedNode"; exit 0;; esac\n'
+        if name == "squeue":
+            script += 'case "$*" in *--json*) ;; *) exit 1;; esac\n'
+        script += f"cat {self.folder}/{name}.out >{out}\nexit {code}\n"
+        program = self.folder / name
+        program.write_text(script)
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+    def remove(self, name: str) -> None:
+        (self.folder / name).unlink()
+
+    def asked(self, name: str) -> list[str]:
+        return (self.folder / f"{name}.asked").read_text().splitlines()
+
+    def source(self, **options: Any) -> SlurmSource:
+        return SlurmSource(Naming(), Chosen(all_users=True), now=lambda: self.clock, **options)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    made = Cluster(tmp_path, monkeypatch)
+    made.prints("sacct", (CORPUS / "sacct.psv").read_bytes())
+    made.prints("squeue", (CORPUS / "squeue.json").read_bytes())
+    made.prints("sacctmgr", (CORPUS / "sacctmgr_events.psv").read_bytes())
+    return made
+
+
+def test_the_source_asks_slurm_and_goes_on_from_its_cursor(cluster: Cluster):
+    source = cluster.source()
+    assert isinstance(source, Source)
+    first = source.poll(None)
+    assert {fact.run for fact in first.facts} >= {"pretrain-llm", "pretrain2"}
+    assert source.runs == ("manualrq", "pretrain2")
+    assert "-D -P --noconvert" in cluster.asked("sacct")[-1]
+    assert "Restarts,FailedNode" in cluster.asked("sacct")[-1]
+    for fact in first.facts:
+        assert decode_line(encode_line(fact)) == fact
+    assert source.poll(first.cursor).facts == ()  # not yet
+    assert cluster.source().poll(first.cursor).facts == ()
+    for cursor in ("", "nonsense", "[]", '{"facts": 3}'):
+        assert cluster.source().poll(cursor).facts == first.facts
+
+
+def test_a_command_that_fails_is_blind_and_the_rest_goes_on(cluster: Cluster):
+    first = cluster.source().poll(None)
+    cluster.prints("sacctmgr", b"sacctmgr: error: slurm_persist_conn_open: Connection refused\n", 1)
+    second = cluster.source().poll(first.cursor)
+    blind = [fact for fact in second.facts if isinstance(fact, Blind)]
+    assert {(fact.run, fact.source, fact.until) for fact in blind} == {
+        ("manualrq", "slurm nodes", None), ("pretrain2", "slurm nodes", None)
+    }  # fmt: skip
+    assert "scontrol is not installed" in (blind[0].reason or "")
+    cluster.clock += 100
+    cluster.prints("sacctmgr", (CORPUS / "sacctmgr_events.psv").read_bytes())
+    third = cluster.source().poll(second.cursor)
+    assert {(fact.since, fact.until) for fact in third.facts if isinstance(fact, Blind)} == {
+        (1_795_955_000 * SECOND, 1_795_955_100 * SECOND)
+    }  # fmt: skip
+
+
+def test_a_source_that_sees_no_jobs_is_down_and_waits_longer_each_time(cluster: Cluster):
+    for name in ("sacct", "squeue"):
+        cluster.prints(name, b"error: Unable to contact slurm controller\n", 1)
+    source = cluster.source(interval_seconds=10.0)
+    asked = 0
+    for _ in range(200):
+        with pytest.raises(SourceDown, match="Unable to contact"):
+            source.poll(None)
+        cluster.clock += 5
+    asked = len([line for line in cluster.asked("sacct") if "helpformat" not in line])
+    assert 3 <= asked <= 8
+    cluster.remove("sacct")
+    cluster.remove("squeue")
+    with pytest.raises(SourceDown, match="not installed"):
+        cluster.source().finish(None)
+
+
+def test_without_accounting_the_queue_is_enough_and_without_json_scontrol_is(cluster: Cluster):
+    cluster.prints("sacct", b"Slurm accounting storage is disabled\n", 1)
+    cluster.prints("squeue", b"squeue: unrecognized option '--json'\n", 1)
+    cluster.prints("scontrol", (CORPUS / "scontrol_show_job.txt").read_bytes())
+    facts = cluster.source().finish(None).facts
+    assert {fact.requeue for fact in facts if isinstance(fact, AttemptStarted) and fact.run == "pretrain-llm"} == {1}
+    assert {fact.source for fact in facts if isinstance(fact, Blind)} == {"slurm sacct"}
+
+
+def test_an_answer_that_makes_no_sense_is_no_answer(cluster: Cluster):
+    cluster.prints("sacct", b"<html>\n")
+    cluster.prints("squeue", b"{")
+    with pytest.raises(SourceDown, match="cannot be read"):
+        cluster.source().finish(None)
+    with pytest.raises(CommandFailed):
+        cluster.source()._run(["sleep-that-is-not-there"])
+
+
+# --- anything at all ---
+
+words = st.one_of(
+    st.sampled_from(
+        [
+            "FAILED",
+            "RUNNING+",
+            "CANCELLED by 0",
+            "0:9",
+            "n[0-99999999]",
+            "n[3-1]",
+            "2026-11-29T12:00:00",
+            "Unknown",
+            "99999999999999999999",
+            "1.batch",
+            "5_[1-3]",
+            "=",
+            "|",
+            "None",
+            "1795954463",
+            "-1",
+        ]
+    ),
+    st.text(max_size=10),
+)
+COLUMNS = ["JobID", "State", "Submit", "Start", "End", "NodeList", "ExitCode", "Restarts", "AllocTRES", "JobName"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(words, min_size=len(COLUMNS), max_size=len(COLUMNS)), max_size=5))
+def test_any_cells_are_a_table(rows: list[list[str]]):
+    check("\n".join(["|".join(COLUMNS), *("|".join(row) for row in rows)]).encode("utf-8", "surrogatepass"))
+
+
+leaves = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), words)
+trees = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["set", "infinite", "number", "current", "list", "signal", "id", "return_code", "start"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
+fields = st.sampled_from(
+    [
+        "state",
+        "job_state",
+        "exit_code",
+        "time",
+        "nodes",
+        "restart_cnt",
+        "tres",
+        "steps",
+        "submit_time",
+        "start_time",
+        "end_time",
+        "name",
+        "comment",
+        "wckey",
+    ]
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.dictionaries(fields, trees, max_size=8), max_size=3))
+def test_any_tree_is_json_of_slurm(jobs: list[dict[str, Any]]):
+    base = {
+        "job_id": 7,
+        "job_state": "FAILED",
+        "submit_time": 1795954463,
+        "start_time": 1795954470,
+        "end_time": 1795954480,
+    }
+    check(json.dumps({"jobs": [{**base, **each} for each in jobs], "nodes": jobs, "sinfo": jobs}).encode())
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["JobId", "JobState", "NodeName", "State", "Reason", "StartTime", "ExitCode", "SubmitTime"]
+            ),
+            words,
+        ),
+        max_size=12,
+    )
+)
+def test_any_pairs_are_what_scontrol_shows(pairs: list[tuple[str, str]]):
+    check(
+        (
+            "JobId=1 JobState=FAILED SubmitTime=2026-11-29T12:00:00\n"
+            + "\n".join(f"{key}={value}" for key, value in pairs)
+        ).encode("utf-8", "surrogatepass")
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_an_output(content: bytes):
+    check(content)
+    check(b"NodeName=" + content)
+    check(b"JobID|State\n" + content)
+
+
+def check(content: bytes) -> None:
+    found = list(read(content))
+    jobs = [each for each in found if isinstance(each, Job)]
+    facts = SlurmFacts(naming=Naming(run="r")).take(jobs, [each for each in found if isinstance(each, NodeEvent)])
+    for fact in facts:
+        assert decode_line(encode_line(fact)) == fact
+    for before, after in pairwise(sorted(facts, key=lambda fact: (fact.emitter, fact.seq))):
+        assert (before.emitter, before.seq) != (after.emitter, after.seq)
