@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from sqlalchemy import ColumnElement, Engine, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, Engine, Row, and_, case, func, or_, select
 
 from rerail.server.core.alert_life import AlertEvent, Life, life
 from rerail.server.core.threshold_changes import ThresholdChange
-from rerail.server.core.view import RunView
+from rerail.server.core.view import Domain, RunView
 from rerail.server.store import documents, tables
 from rerail.server.store.alert_rows import AlertRow, FaultSums
 from rerail.server.store.alert_writing import ROUND, events_of, portions, thresholds_of
-from rerail.server.store.append import key_of
+from rerail.server.store.append import keepable, key_of
 
 _alert, _incident, _view, _run = tables.alert.c, tables.incident.c, tables.run_view.c, tables.run.c
 _COLUMNS = [tables.alert.c[name] for name in AlertRow._fields]
@@ -33,6 +33,11 @@ def _stands(standing: str, now: int) -> ColumnElement[bool]:
     return and_(_alert.is_resolved.is_(False), ~silenced, _alert.is_acknowledged.is_(is_acknowledged))
 
 
+def _views(rows: Sequence[Row]) -> Iterator[RunView]:
+    """Views, each made when it is taken. A run that could not be derived has none."""
+    return (documents.read_document(RunView, row.document) for row in rows if row.document)
+
+
 class AlertReader:
     """Reads of one database."""
 
@@ -45,18 +50,67 @@ class AlertReader:
         with self._engine.connect() as connection:
             return connection.execute(select(table.c.seen).where(table.c.round_id == ROUND)).scalar_one_or_none() or 0
 
-    def views_since(self, revision: int, limit: int) -> tuple[int, tuple[RunView, ...]]:
+    def views_since(self, revision: int, limit: int, ended_since: int) -> tuple[int, int, Iterator[RunView]]:
         """See `AlertStore.views_since`."""
         wanted = (
             select(_view.revision, _view.document)
-            .where(_view.revision > revision)
+            .where(_view.revision > revision, or_(_view.ended_at.is_(None), _view.ended_at >= ended_since))
             .order_by(_view.revision)
             .limit(limit)
         )
+        counter = tables.change_counter.c
         with self._engine.connect() as connection:
+            # Read before the rows: whatever is saved meanwhile has a larger number.
+            newest = connection.execute(select(func.max(counter.value))).scalar_one_or_none() or 0
             rows = connection.execute(wanted).all()
-        views = tuple(documents.read_document(RunView, row.document) for row in rows if row.document)
-        return (rows[-1].revision if rows else revision), views
+        last = rows[-1].revision if rows else revision
+        return (last if len(rows) == limit else max(last, newest)), len(rows), _views(rows)
+
+    def views_of(self, runs: Sequence[str], ended_since: int) -> Iterator[RunView]:
+        """See `AlertStore.views_of`."""
+        rows: list[Row] = []
+        with self._engine.connect() as connection:
+            for some in portions(sorted(map(key_of, runs))):
+                wanted = select(_view.document).where(
+                    _view.run_id.in_(some), or_(_view.ended_at.is_(None), _view.ended_at >= ended_since)
+                )
+                rows += connection.execute(wanted).all()
+        return _views(rows)
+
+    def lapsed(self, now: int, ended_since: int) -> tuple[str, ...]:
+        """See `AlertStore.lapsed`."""
+        is_silence_over = and_(_alert.is_resolved.is_(False), _alert.silenced_until <= now)
+        wanted = (
+            select(_alert.run)
+            .join(tables.run_view, _view.run_id == _alert.run_id)
+            .where(
+                _alert.is_firing.is_(True),
+                _view.ended_at.is_not(None),
+                or_(is_silence_over, _view.ended_at < ended_since),
+            )
+            .distinct()
+        )
+        with self._engine.connect() as connection:
+            return tuple(connection.execute(wanted).scalars())
+
+    def blaming(self, nodes: Sequence[str]) -> dict[str, frozenset[str]]:
+        """See `AlertStore.blaming`."""
+        found: dict[str, set[str]] = {}
+        with self._engine.connect() as connection:
+            for some in portions(nodes):
+                wanted = (
+                    select(_incident.culprit_node, _view.run)
+                    .join(tables.run_view, _view.run_id == _incident.run_id)
+                    .where(
+                        _incident.culprit_node.in_(list(map(keepable, some))),
+                        _incident.counts.is_(True),
+                        _incident.domain != Domain.WORKLOAD.value,
+                    )
+                    .distinct()
+                )
+                for node, run in connection.execute(wanted):
+                    found.setdefault(node, set()).add(run)
+        return {node: frozenset(runs) for node, runs in found.items()}
 
     def firing(self, runs: Sequence[str]) -> tuple[AlertRow, ...]:
         """See `AlertStore.firing`."""

@@ -11,7 +11,7 @@ Promises
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from rerail.server.core.alert_life import AlertEvent, Life
@@ -108,8 +108,21 @@ class AlertStore(Protocol):
     def seen(self) -> int:
         """Revision of views up to which runs were looked at."""
 
-    def views_since(self, revision: int, limit: int) -> tuple[int, tuple[RunView, ...]]:
-        """Views saved after a revision, oldest first, and the revision of the last of them."""
+    def views_since(self, revision: int, limit: int, ended_since: int) -> tuple[int, int, Iterator[RunView]]:
+        """Up to `limit` runs saved after a revision that did not end before an instant.
+
+        Gives the revision up to which that is everything, how many runs there are, and their views, oldest first, each
+        made when it is taken. A run that could not be derived counts and has no view.
+        """
+
+    def views_of(self, runs: Sequence[str], ended_since: int) -> Iterator[RunView]:
+        """Views of these runs as they are saved, without those that ended before an instant."""
+
+    def lapsed(self, now: int, ended_since: int) -> tuple[str, ...]:
+        """Ended runs with alerts that time alone changes: a silence is over, or the run ended before an instant."""
+
+    def blaming(self, nodes: Sequence[str]) -> dict[str, frozenset[str]]:
+        """Node → the runs that blame it for a fault that is not the workload's."""
 
     def firing(self, runs: Sequence[str]) -> tuple[AlertRow, ...]:
         """Alerts of these runs whose condition holds, as far as it is written down."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sqlalchemy import Engine
 
@@ -29,10 +29,25 @@ class SqlAlertStore:
         with engines.answering():
             return self._reader.seen()
 
-    def views_since(self, revision: int, limit: int) -> tuple[int, tuple[RunView, ...]]:
+    def views_since(self, revision: int, limit: int, ended_since: int) -> tuple[int, int, Iterator[RunView]]:
         """Views saved after a revision."""
         with engines.answering():
-            return self._reader.views_since(revision, limit)
+            return self._reader.views_since(revision, limit, ended_since)
+
+    def views_of(self, runs: Sequence[str], ended_since: int) -> Iterator[RunView]:
+        """Views of these runs."""
+        with engines.answering():
+            return self._reader.views_of(runs, ended_since)
+
+    def lapsed(self, now: int, ended_since: int) -> tuple[str, ...]:
+        """Ended runs whose alerts time alone changes."""
+        with engines.answering():
+            return self._reader.lapsed(now, ended_since)
+
+    def blaming(self, nodes: Sequence[str]) -> dict[str, frozenset[str]]:
+        """Runs that blame nodes."""
+        with engines.answering():
+            return self._reader.blaming(nodes)
 
     def firing(self, runs: Sequence[str]) -> tuple[AlertRow, ...]:
         """Alerts of these runs whose condition holds."""
