@@ -224,12 +224,16 @@ class Queries:
         incidents = [entry for entry in marks.incidents if _touches(entry, start, end)]
         points = self._store.step_points(run_id, start, end)
         shown_points = thinned_points(points, min(width_px, MOST_POINTS))
+        alerts = self.alerts.marks(run_id, start, end)
+        config_changes = self.configs.marks(run_id, start, end)
         left_out = tuple(
             (name, len(all_of_them) - shown)
             for name, all_of_them, shown in (
                 ("attempts", attempts, min(len(attempts), MOST_MARKS)),
                 ("checkpoints", checkpoints, len(shown_checkpoints)),
                 ("incidents", incidents, min(len(incidents), MOST_MARKS)),
+                ("alerts", alerts, min(len(alerts), MOST_MARKS)),
+                ("config_changes", config_changes, min(len(config_changes), MOST_MARKS)),
                 ("step_points", points, len(shown_points)),
             )
             if len(all_of_them) > shown
@@ -251,6 +255,8 @@ class Queries:
             sliding=points_of_goodput,
             step_points=shown_points,
             notes=self.notes.marks(run_id, start, end),
+            alerts=alerts[-MOST_MARKS:],
+            config_changes=config_changes[-MOST_MARKS:],
             left_out=left_out,
         )
 

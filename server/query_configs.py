@@ -6,6 +6,7 @@ Rules as in `queries.py`. A fingerprint, change or side that is not known raises
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from urllib.parse import quote
 
 from rerail.server.core.comparison.arms import Arm, ArmPart, arm, whole_run
 from rerail.server.core.comparison.article import ARTICLE
@@ -29,6 +30,7 @@ from rerail.server.query_config_results import (
     ConfigUse,
     ConfigView,
 )
+from rerail.server.query_results import ConfigMark
 from rerail.server.store import Store
 from rerail.server.store.config_rows import ConfigFault
 
@@ -122,6 +124,21 @@ class ConfigQueries:
     def changes_of_run(self, run_id: str) -> tuple[ChangeRow, ...]:
         """The changes that took effect in a run."""
         return self.changes(run=run_id, limit=200).rows
+
+    def marks(self, run_id: str, start: int, end: int) -> tuple[ConfigMark, ...]:
+        """Changes that took effect in a run in `[start, end]`, by their instant."""
+        found = [
+            each
+            for each in changes(self._store.configs.lines_of(run_id))
+            if each.run_id == run_id and start <= each.at <= end
+        ]
+        marks = []
+        for each in sorted(found, key=lambda change: change.at):
+            said = said_of(each.change_id, self._store.configs.actions(each.change_id))
+            who = said.changed_by or each.initiator
+            link = f"/configs/changes/{quote(each.change_id, safe='')}"
+            marks.append(ConfigMark(each.at, each.change_id, (*each.knobs, *each.told_apart), who, said.reason, link))
+        return tuple(marks)
 
     def change(self, change_id: str) -> ChangeRow:
         """One change."""

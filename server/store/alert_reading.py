@@ -11,7 +11,7 @@ from rerail.server.core.threshold_changes import ThresholdChange
 from rerail.server.core.view import Domain, RunView
 from rerail.server.store import documents, tables
 from rerail.server.store.alert_rows import AlertRow, FaultSums
-from rerail.server.store.alert_writing import ROUND, events_of, portions, thresholds_of
+from rerail.server.store.alert_writing import ROUND, event_of, events_of, portions, thresholds_of
 from rerail.server.store.append import keepable, key_of
 
 _alert, _incident, _view, _run = tables.alert.c, tables.incident.c, tables.run_view.c, tables.run.c
@@ -183,6 +183,21 @@ class AlertReader:
         """See `AlertStore.events`."""
         with self._engine.connect() as connection:
             return tuple(events_of(connection, [key]).get(key, ()))
+
+    def events_of_run(self, run: str) -> dict[str, tuple[AlertEvent, ...]]:
+        """See `AlertStore.events_of_run`."""
+        event = tables.alert_event.c
+        wanted = (
+            select(tables.alert_event, _alert.key)
+            .join(tables.alert, and_(_alert.run_id == event.run_id, _alert.alert_id == event.alert_id))
+            .where(event.run_id == key_of(run))
+            .order_by(event.event_id)
+        )
+        found: dict[str, list[AlertEvent]] = {}
+        with self._engine.connect() as connection:
+            for row in connection.execute(wanted):
+                found.setdefault(row.key, []).append(event_of(row, row.key))
+        return {key: tuple(events) for key, events in found.items()}
 
     def thresholds(self) -> tuple[ThresholdChange, ...]:
         """See `AlertStore.thresholds`."""

@@ -150,6 +150,9 @@ class AlertStore(Protocol):
     def events(self, key: str) -> tuple[AlertEvent, ...]:
         """Everything that happened to an alert, oldest first."""
 
+    def events_of_run(self, run: str) -> dict[str, tuple[AlertEvent, ...]]:
+        """Key → everything that happened to it, of every alert of a run."""
+
     def thresholds(self) -> tuple[ThresholdChange, ...]:
         """Every change of thresholds, oldest first."""
 

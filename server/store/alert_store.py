@@ -91,6 +91,11 @@ class SqlAlertStore:
         with engines.answering():
             return self._reader.events(key)
 
+    def events_of_run(self, run: str) -> dict[str, tuple[AlertEvent, ...]]:
+        """Everything that happened to the alerts of a run."""
+        with engines.answering():
+            return self._reader.events_of_run(run)
+
     def thresholds(self) -> tuple[ThresholdChange, ...]:
         """Every change of thresholds."""
         with engines.answering():

@@ -338,3 +338,30 @@ def test_alerts_of_a_run_that_is_over_follow_the_time(store: Store, clock: Clock
     watch.round()
     assert store.alerts.events(key)[-1].change is Change.CLEARED
     assert not any(firing(store).values())
+
+
+def test_alerts_and_config_changes_lie_on_the_timeline_of_their_run(store: Store, clock: Clock, batch):
+    story = Story("a").start(config='{"rank_heartbeat_timeout": 300}').bring_up(20).steps(1, 50)
+    story.die(after=5).stop(2).start(config='{"rank_heartbeat_timeout": 90}').bring_up(20).steps(51, 53)
+    for _ in range(3):
+        story.die(after=5).stop(2).start().bring_up(20).steps(51, 53)
+    store.append([batch(*story.facts), batch(*looping("other").facts)])
+    clock.at = story.at + 2 * S
+    Projector(store, clock).derive_due()
+    AlertWatch(store, clock).round()
+    queries = Queries(store, clock)
+    whole = queries.timeline("a", None, None)
+    (change,) = whole.config_changes
+    assert change.at == queries.run("a").attempts[1].started_at
+    assert [(one.name, one.old.value, one.new.value) for one in change.knobs] == [("heartbeat_timeout", 300, 90)]
+    fired = {row.row.rule for row in queries.alerts.alerts(run="a").rows}
+    assert {mark.rule for mark in whole.alerts} == fired
+    assert all(mark.end is None and mark.start == clock.at for mark in whole.alerts)
+    assert all(mark.link.startswith("/alerts?run=a#alert-") for mark in whole.alerts)
+    before = queries.timeline("a", whole.start, change.at - 1)
+    assert (before.alerts, before.config_changes) == ((), ())
+    key = next(row.row.key for row in queries.alerts.alerts(run="a").rows if row.row.rule == "same_fault_again")
+    clock.at += HOUR
+    AlertDesk(store, clock).act(key, {"action": "resolve", "author": "Ada", "reason": "mended"})
+    (resolved,) = (mark for mark in queries.alerts.marks("a", 0, clock.at) if mark.end is not None)
+    assert (resolved.rule, resolved.end, resolved.ended_by) == ("same_fault_again", clock.at, "Ada")
