@@ -24,6 +24,7 @@ from rerail.server.core.rollup import Resolution
 from rerail.server.core.view import Account, Checkpoint, RunView, SlidingPoint, Span
 from rerail.server.errors import LogGoneError, NotFoundError, UnknownDefinitionError
 from rerail.server.query_alerts import AlertQueries
+from rerail.server.query_config_results import ChangeAbout, FaultAt
 from rerail.server.query_configs import ConfigQueries
 from rerail.server.query_fleet import FleetQueries
 from rerail.server.query_histories import Histories, history_of
@@ -357,6 +358,23 @@ class Queries:
         told = self._store.problems.node_told(nodes) if nodes else {}
         histories = [each.history for rows in told.values() for each in rows if each.run == incident.run_id]
         return changes_near(incident, attempts, histories)
+
+    def config_changes_of_incident(self, incident_id: str) -> tuple[ChangeAbout, ...]:
+        """Config changes that an incident argued for, or that came before it and touch what its cause points at."""
+        incident = self._store.incident(incident_id)
+        if incident is None:
+            raise NotFoundError("incident", incident_id)
+        at = FaultAt(incident.run_id, tuple(incident.attempts), incident.verdict.cause, incident.started_at)
+        return self.configs.changes_about(incident_id, () if incident.is_planned else (at,))
+
+    def config_changes_of_problem(self, problem_id: str) -> tuple[ChangeAbout, ...]:
+        """The same, of the newest incidents of a problem."""
+        found = self.problems.problem(problem_id, 0, MOST_MARKS)
+        faults = [
+            FaultAt(each.run_id, (int(each.incident_id.rpartition("~")[2]),), each.cause, each.started_at)
+            for each in found.occurrences
+        ]
+        return self.configs.changes_about(found.problem.problem_id, faults)
 
     largest_artefact_bytes = 64 * 1024 * 1024
     """Of one file that may be given to an incident; the server sets it by its settings."""
