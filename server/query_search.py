@@ -125,5 +125,7 @@ def path_of(kind: str, subject: str) -> str:
         return f"/runs/{quote(run, safe='')}#told-{rest.rsplit('#', 1)[-1]}" if mark else f"/notes/{name}"
     if kind == "trace":
         return f"/incidents/{name}#evidence"
+    if kind == "config_change":
+        return f"/configs/changes/{quote(subject, safe='')}"
     folder = {"incident": "incidents", "problem": "problems", "node": "nodes", "run": "runs"}.get(kind, "configs")
     return f"/{folder}/{name}"

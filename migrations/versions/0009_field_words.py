@@ -30,9 +30,5 @@ def downgrade() -> None:
 def _rename(pattern: str, replacement: str) -> None:
     if op.get_bind().dialect.name != "postgresql":
         return
-    op.execute(
-        sa.text(
-            f"UPDATE search_document SET words = regexp_replace(words::text, '{pattern}', '{replacement}', 'g')::tsvector "
-            "WHERE words IS NOT NULL"
-        )
-    )
+    renamed = f"regexp_replace(words::text, '{pattern}', '{replacement}', 'g')::tsvector"
+    op.execute(sa.text(f"UPDATE search_document SET words = {renamed} WHERE words IS NOT NULL"))

@@ -20,6 +20,7 @@ from rerail.server.core.search.documents import run_document
 from rerail.server.core.search.query import Query
 from rerail.server.core.view import Incident, RunView
 from rerail.server.store import documents, engines, tables
+from rerail.server.store.config_store import renew_all_changes
 from rerail.server.store.note_rows import FoundDocument, Hit, Hits
 from rerail.server.store.note_store import all_notes, renew_note, told_document, told_name
 from rerail.server.store.problem_writing import ledger_of
@@ -127,6 +128,7 @@ class SqlSearchStore:
             _rebuild_runs(connection)
             nodes = select(tables.node_run.c.node).distinct()
             renew_nodes(connection, connection.execute(nodes).scalars().all())
+            renew_all_changes(connection)
             problems = select(tables.problem_run.c.problem_id).distinct()
             renew_problems(connection, connection.execute(problems).scalars().all(), ledger_of(connection))
 
