@@ -21,7 +21,7 @@ from rerail.server.core.facts import Fact
 from rerail.server.core.fold import RunFold
 from rerail.server.core.goodput import account, clipped, sliding
 from rerail.server.core.rollup import Resolution
-from rerail.server.core.view import Account, Checkpoint, RunView, SlidingPoint, Span
+from rerail.server.core.view import Account, Checkpoint, RunState, RunView, SlidingPoint, Span
 from rerail.server.errors import LogGoneError, NotFoundError, UnknownDefinitionError
 from rerail.server.query_alerts import AlertQueries
 from rerail.server.query_config_results import ChangeAbout, FaultAt
@@ -109,6 +109,11 @@ class Queries:
         Raises ValueError for a field that cannot be sorted by.
         """
         return self._store.run_rows(search, state, sort, descending, offset, limit)
+
+    def run_states(self) -> dict[RunState, int]:
+        """How many runs are in each state."""
+        counted = self._store.run_states()
+        return {state: counted.get(state.value, 0) for state in RunState}
 
     def run_row(self, run_id: str) -> RunRow:
         """One run as a list shows it, with the error of its last derivation."""

@@ -185,6 +185,9 @@ class Store(Protocol):
     def run_row(self, run: str) -> RunRow | None:
         """The saved list row; None when there is none."""
 
+    def run_states(self) -> dict[str, int]:
+        """How many runs are in which state; a state that none is in is not there."""
+
     def run_rows(self, search: str, state: str | None, sort: str, descending: bool, offset: int, limit: int) -> RunPage:
         """A slice of the saved rows. Unknown values sort last in both directions."""
 

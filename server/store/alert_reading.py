@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from sqlalchemy import ColumnElement, Engine, Row, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, Engine, Row, Text, and_, case, cast, func, or_, select
 
 from rerail.server.core.alert_life import AlertEvent, Life, life
+from rerail.server.core.facts import Phase
 from rerail.server.core.threshold_changes import ThresholdChange
-from rerail.server.core.view import Domain, RunView
+from rerail.server.core.view import Domain, RunState, RunView
 from rerail.server.store import documents, tables
-from rerail.server.store.alert_rows import AlertRow, FaultSums
+from rerail.server.store.alert_rows import REASONS, AlertRow, FaultSums, WantingRow
 from rerail.server.store.alert_writing import ROUND, event_of, events_of, portions, thresholds_of
 from rerail.server.store.append import keepable, key_of
+from rerail.server.store.reading import run_row_of
 
 _alert, _incident, _view, _run = tables.alert.c, tables.incident.c, tables.run_view.c, tables.run.c
 _COLUMNS = [tables.alert.c[name] for name in AlertRow._fields]
@@ -157,6 +159,42 @@ class AlertReader:
             total = connection.execute(select(func.count()).select_from(tables.alert).where(*where)).scalar_one()
             return tuple(AlertRow(*row) for row in connection.execute(wanted)), total
 
+    def wanting(self, now: int, limit: int) -> tuple[tuple[WantingRow, ...], int]:
+        """See `AlertStore.wanting`."""
+        is_urgent = func.max(case((_alert.severity == "urgent", 1), else_=0))
+        opened = (
+            select(_alert.run_id, func.count().label("n"), is_urgent.label("urgent"))
+            .where(_stands("open", now))
+            .group_by(_alert.run_id)
+            .subquery()
+        )
+        is_stalled = and_(_view.state == RunState.ALIVE.value, _view.current_phase == Phase.STALLED.value)
+        reason = case((opened.c.n.is_not(None), 0), (is_stalled, 1), else_=2)
+        wants = or_(opened.c.n.is_not(None), is_stalled, _view.state == RunState.SILENT.value)
+        both = tables.run_view.outerjoin(opened, opened.c.run_id == _view.run_id)
+        wanted = (
+            select(_view.run_id, _view.row, _view.error, reason.label("reason"))
+            .select_from(both)
+            .where(wants)
+            .order_by(reason, opened.c.urgent.desc(), opened.c.n.desc(), _view.last_heard_at.desc().nulls_last(),
+                      _view.run_id)
+            .limit(limit)
+        )  # fmt: skip
+        with self._engine.connect() as connection:
+            total = connection.execute(select(func.count()).select_from(both).where(wants)).scalar_one()
+            rows = connection.execute(wanted).all()
+            alerts: dict[int, list[AlertRow]] = {}
+            order = (case((_alert.severity == "urgent", 0), else_=1), _alert.changed_at.desc(), _alert.alert_id)
+            of_runs = select(_alert.run_id, *_COLUMNS).where(
+                _alert.run_id.in_([row.run_id for row in rows if not row.reason]), _stands("open", now)
+            )
+            for run_id, *told in connection.execute(of_runs.order_by(*order)):
+                alerts.setdefault(run_id, []).append(AlertRow(*told))
+        return tuple(
+            WantingRow(run_row_of(row.row, row.error), REASONS[row.reason], tuple(alerts.get(row.run_id, ())))
+            for row in rows
+        ), total
+
     def standings(self, now: int) -> dict[str, int]:
         """See `AlertStore.standings`."""
         standing = case(
@@ -214,17 +252,22 @@ class AlertReader:
             .where(*inside)
             .group_by(_incident.cause, _incident.scope)
         )
-        lengths = (
+        newest = (
             select(_incident.cause, _incident.scope, _incident.recover_ns)
             .where(*inside, _incident.ended_at.is_not(None), _incident.recover_ns.is_not(None))
             .order_by(_incident.started_at.desc())
             .limit(MOST_RECOVERIES)
+            .subquery()
         )
+        # One row for many lengths: between any two rows another thread may take the interpreter.
+        lengths = select(
+            newest.c.cause, newest.c.scope, func.aggregate_strings(cast(newest.c.recover_ns, Text), ",").label("told")
+        ).group_by(newest.c.cause, newest.c.scope)
         with self._engine.connect() as connection:
             rows = connection.execute(sums).all()
             recovered: dict[tuple[str, str | None], list[int]] = {}
-            for cause, scope, length in connection.execute(lengths):
-                recovered.setdefault((cause, scope), []).append(length)
+            for cause, scope, told in connection.execute(lengths):
+                recovered[cause, scope] = list(map(int, told.split(",")))
         return tuple(
             FaultSums(
                 row.cause, row.scope, row.n, None if row.cost is None else int(row.cost),

@@ -18,6 +18,7 @@ from rerail.server.core.alert_life import AlertEvent, Life
 from rerail.server.core.alert_rules import Finding
 from rerail.server.core.threshold_changes import ThresholdChange
 from rerail.server.core.view import RunView
+from rerail.server.query_results import RunRow
 
 
 class AlertRow(NamedTuple):
@@ -102,6 +103,20 @@ class FaultSums(NamedTuple):
     """Of those that recovered, ascending."""
 
 
+REASONS = ("alert", "stalled", "silent")
+"""Why a run needs a person, the most urgent first."""
+
+
+class WantingRow(NamedTuple):
+    """A run that needs a person, and why."""
+
+    run: RunRow
+    reason: str
+    """One of `REASONS`."""
+    alerts: tuple[AlertRow, ...]
+    """Its open ones, urgent ones first."""
+
+
 class AlertStore(Protocol):
     """See the promises above."""
 
@@ -140,6 +155,12 @@ class AlertStore(Protocol):
         self, standing: str | None, search: str, run: str | None, now: int, offset: int, limit: int
     ) -> tuple[tuple[AlertRow, ...], int]:
         """Alerts that stand so, what changed last first, and how many there are."""
+
+    def wanting(self, now: int, limit: int) -> tuple[tuple[WantingRow, ...], int]:
+        """The first runs that need a person, and how many do.
+
+        Those with open alerts come first, urgent ones before others, then those that stall, then the silent ones.
+        """
 
     def standings(self, now: int) -> dict[str, int]:
         """How many alerts stand how."""

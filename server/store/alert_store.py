@@ -12,7 +12,7 @@ from rerail.server.core.view import RunView
 from rerail.server.store import engines
 from rerail.server.store.alert_messages import AlertMessages, Entry
 from rerail.server.store.alert_reading import AlertReader
-from rerail.server.store.alert_rows import AlertRow, ChannelRow, FaultSums, Looked, MessageRow
+from rerail.server.store.alert_rows import AlertRow, ChannelRow, FaultSums, Looked, MessageRow, WantingRow
 from rerail.server.store.alert_writing import AlertWriter
 
 
@@ -75,6 +75,11 @@ class SqlAlertStore:
         """Alerts that stand so."""
         with engines.answering():
             return self._reader.rows(standing, search, run, now, offset, limit)
+
+    def wanting(self, now: int, limit: int) -> tuple[tuple[WantingRow, ...], int]:
+        """Runs that need a person."""
+        with engines.answering():
+            return self._reader.wanting(now, limit)
 
     def standings(self, now: int) -> dict[str, int]:
         """How many alerts stand how."""

@@ -120,7 +120,14 @@ class Reader:
             found = connection.execute(
                 select(columns.row, columns.error).where(columns.run_id == key_of(run))
             ).one_or_none()
-        return None if found is None else _run_row(*found)
+        return None if found is None else run_row_of(*found)
+
+    def run_states(self) -> dict[str, int]:
+        """See `Store.run_states`."""
+        columns = tables.run_view.c
+        with self._engine.begin() as connection:
+            counted = select(columns.state, func.count()).group_by(columns.state)
+            return {row[0]: row[1] for row in connection.execute(counted)}
 
     def run_rows(self, search: str, state: str | None, sort: str, descending: bool, offset: int, limit: int) -> RunPage:
         """See `Store.run_rows`."""
@@ -141,7 +148,7 @@ class Reader:
                 .offset(offset)
                 .limit(limit)
             ).all()
-        return RunPage(tuple(_run_row(*entry) for entry in found), total)
+        return RunPage(tuple(run_row_of(*entry) for entry in found), total)
 
     def spans(self, run: str, start: int, end: int) -> tuple[Span, ...]:
         """See `Store.spans`."""
@@ -401,6 +408,7 @@ class Reader:
         return shutil.disk_usage(path.parent).free
 
 
-def _run_row(packed: bytes, error: str | None) -> RunRow:
+def run_row_of(packed: bytes, error: str | None) -> RunRow:
+    """A run as lists show it, with the error of its last derivation."""
     row = documents.read_document(RunRow, packed)
     return row if error is None else replace(row, error=error)

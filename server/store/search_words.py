@@ -133,7 +133,7 @@ def _ts_filter(each: Filter) -> str:
 
 
 def _field(name: str, value: str) -> str:
-    """A field as a word that no text has, nor the beginning of one: a word that goes on must not find a field's name."""
+    """A field as a word that no text has, whose beginning none has either: `ran` must not find every rank."""
     return f"={name}={value}"
 
 

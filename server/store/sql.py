@@ -103,6 +103,11 @@ class SqlStore:
         with engines.answering():
             return self._reader.run_row(run)
 
+    def run_states(self) -> dict[str, int]:
+        """How many runs are in which state."""
+        with engines.answering():
+            return self._reader.run_states()
+
     def run_rows(self, search: str, state: str | None, sort: str, descending: bool, offset: int, limit: int) -> RunPage:
         """A slice of the saved rows."""
         with engines.answering():

@@ -16,7 +16,7 @@ from dash.development.base_component import Component
 from rerail.server.core.facts import Phase, Scope
 from rerail.server.core.view import RunState
 from rerail.server.queries import Queries
-from rerail.server.query_fleet import CauseCost, FleetSum, FleetView, ScopeRecovery, WantingRun
+from rerail.server.query_fleet import CauseCost, FleetSum, FleetView, ScopeRecovery, WantingRow
 from rerail.ui import text
 from rerail.ui.address import NODES, RUNS, Address, node_path, run_path
 from rerail.ui.elements import Head, badge, empty, instant, link, panel, phase_class, table, tile
@@ -117,7 +117,7 @@ def _wanting(view: FleetView) -> Markup:
     return panel("Needs a person", [*map(_want, view.wanting), more], "wanting", lead=lead, wide=True)
 
 
-def _want(wanting: WantingRun) -> Markup:
+def _want(wanting: WantingRow) -> Markup:
     run = wanting.run
     what: list[Content] = []
     for each in wanting.alerts[:2]:

@@ -240,7 +240,7 @@ def _milliseconds(at: int | None) -> float | None:
 
 
 def _counts(queries: Queries) -> dict[RunState, int]:
-    return {state: queries.runs(state=state.value, limit=1).total for state in RunState}
+    return queries.run_states()
 
 
 def _sentence(counts: dict[RunState, int]) -> str:

@@ -167,10 +167,9 @@ def config_change_document(change: ConfigChange, said: Said) -> Document:
         f"argued for by {argued}" if argued else None,
         " ".join(_known([change.project, change.name, change.after])),
     ]
-    title = f"Config change of {change.name or change.run_id}: {', '.join(one.old.knob.title for one in change.knobs)}"
-    return Document(
-        "config_change", change.change_id, change.at, title.rstrip(": "), _lines([*lines, *told]), change.run_id
-    )
+    knobs = ", ".join(one.old.knob.title for one in change.knobs)
+    title = f"Config change of {change.name or change.run_id}" + (f": {knobs}" if knobs else "")
+    return Document("config_change", change.change_id, change.at, title, _lines([*lines, *told]), change.run_id)
 
 
 def _setting(told: Setting) -> str:
