@@ -443,8 +443,9 @@ class Queries:
     def changes_since(self, cursor: int | None = None, limit: int = 1000) -> Changes:
         """Runs that changed since `cursor`; with None just the cursor of now."""
         if cursor is None:
-            return Changes(self._store.newest_revision(), ())
-        return Changes(*self._store.changes_since(cursor, limit))
+            return Changes(self._store.newest_revision(), (), *self._store.newest_changes())
+        newest = self._store.newest_changes()
+        return Changes(*self._store.changes_since(cursor, limit), *newest)
 
 
 def definition_named(name: str) -> Definition:

@@ -134,7 +134,7 @@ class AlertQueries:
         for key, events in self._store.alerts.events_of_run(run_id).items():
             rule = key.partition(":")[0]
             is_urgent = rule in known and known[rule].severity is Severity.URGENT
-            link = f"/alerts?run={quote(run_id, safe='')}#alert-{events[-1].event_id}"
+            link = f"/alerts?run={quote(run_id, safe='')}#alert-{events[0].event_id}"
             marks += [
                 AlertMark(each.start, each.end, rule, each.sentence, is_urgent, each.ended_by, link)
                 for each in episodes(events)

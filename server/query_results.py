@@ -394,6 +394,11 @@ class Changes:
 
     cursor: int
     run_ids: tuple[str, ...]
+    newest: int = 0
+    """Number of the newest change of any kind: a view, what somebody did, what a rule saw. Another one is a reason to
+    look again at what is not of one run."""
+    alerts_at: int = 0
+    """When an alert was last opened, resolved, or acted on; 0 where there is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,6 +227,9 @@ class Store(Protocol):
     def changes_since(self, revision: int, limit: int) -> tuple[int, tuple[str, ...]]:
         """The newest revision looked at, and the runs saved after `revision`, oldest first."""
 
+    def newest_changes(self) -> tuple[int, int]:
+        """Number of the newest change of any kind, and when an alert was last opened, resolved or acted on; or 0."""
+
     def newest_revision(self) -> int:
         """Revision of the view saved last; 0 when there is none."""
 

@@ -348,6 +348,18 @@ class Reader:
             ).all()
         return (found[-1].revision if found else revision), tuple(row.run for row in found)
 
+    def newest_changes(self) -> tuple[int, int]:
+        """See `Store.newest_changes`."""
+        counter, alert = tables.change_counter.c, tables.alert.c
+        with self._engine.begin() as connection:
+            newest = connection.execute(select(func.max(counter.value))).scalar_one_or_none()
+            # One look into the index for each half of it.
+            changed = [
+                connection.execute(select(func.max(alert.changed_at)).where(alert.is_resolved.is_(half))).scalar_one()
+                for half in (False, True)
+            ]
+        return newest or 0, max(each or 0 for each in changed)
+
     def newest_revision(self) -> int:
         """See `Store.newest_revision`."""
         with self._engine.begin() as connection:

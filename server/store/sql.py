@@ -173,6 +173,11 @@ class SqlStore:
         with engines.answering():
             return self._reader.changes_since(revision, limit)
 
+    def newest_changes(self) -> tuple[int, int]:
+        """The newest change of any kind, and when an alert changed last."""
+        with engines.answering():
+            return self._reader.newest_changes()
+
     def newest_revision(self) -> int:
         """Revision of the view saved last."""
         with engines.answering():
