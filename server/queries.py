@@ -51,6 +51,7 @@ from rerail.server.query_results import (
     Timeline,
 )
 from rerail.server.query_search import SearchQueries
+from rerail.server.query_strips import StripColumn, strips
 from rerail.server.store import LogSlice, Store
 from rerail.server.store.log_slices import slices
 from rerail.server.store.run_rows import mark_of, marks_of
@@ -114,6 +115,10 @@ class Queries:
         """How many runs are in each state."""
         counted = self._store.run_states()
         return {state: counted.get(state.value, 0) for state in RunState}
+
+    def strips(self, rows: Sequence[RunRow]) -> dict[str, tuple[StripColumn | None, ...]]:
+        """The life of each of these runs in a few columns: see `query_strips.py`."""
+        return strips(self._store, rows)
 
     def run_row(self, run_id: str) -> RunRow:
         """One run as a list shows it, with the error of its last derivation."""

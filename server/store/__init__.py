@@ -200,6 +200,9 @@ class Store(Protocol):
     def rollup(self, run: str, resolution: Resolution, start: int, end: int) -> tuple[RollupBin, ...]:
         """Saved bins of a run that touch `[start, end)`, whole, in order; alike ones in a row as one with a count."""
 
+    def rollups(self, runs: Sequence[str], resolution: Resolution) -> dict[str, tuple[RollupBin, ...]]:
+        """Every saved bin of each of these runs, as `rollup` gives them; a run without any is not there."""
+
     def fleet_rollup(self, resolution: Resolution, start: int, end: int) -> tuple[tuple[RollupBin, ...], int]:
         """The same, added up over all runs, bin by bin; and how many runs had any."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, groupby
 from operator import itemgetter
@@ -55,6 +56,9 @@ LOG_GONE = (
     "The facts up to {} were deleted, since the run had been over for long enough: it cannot be derived anew, and what "
     "is told of it now changes nothing."
 )
+
+
+_AT_ONCE = 400
 
 
 class Reader:
@@ -187,6 +191,24 @@ class Reader:
             ).scalars()
             blocks = [documents.read_block(list[RollupBin], packed) for packed in found]
         return tuple(between(chain.from_iterable(blocks), resolution, start, end))
+
+    def rollups(self, runs: Sequence[str], resolution: Resolution) -> dict[str, tuple[RollupBin, ...]]:
+        """See `Store.rollups`."""
+        columns = tables.rollup_block.c
+        names = {key_of(run): run for run in runs}
+        keys = sorted(names)
+        found: dict[str, list[RollupBin]] = {}
+        with self._engine.begin() as connection:
+            for first in range(0, len(keys), _AT_ONCE):
+                some = keys[first : first + _AT_ONCE]
+                wanted = (
+                    select(columns.run_id, columns.bins)
+                    .where(columns.run_id.in_(some), columns.resolution == resolution.value)
+                    .order_by(columns.run_id, columns.block)
+                )
+                for run_id, packed in connection.execute(wanted).all():
+                    found.setdefault(names[run_id], []).extend(documents.read_block(list[RollupBin], packed))
+        return {run: tuple(bins) for run, bins in found.items()}
 
     def fleet_rollup(self, resolution: Resolution, start: int, end: int) -> tuple[tuple[RollupBin, ...], int]:
         """See `Store.fleet_rollup`."""

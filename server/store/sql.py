@@ -128,6 +128,11 @@ class SqlStore:
         with engines.answering():
             return self._reader.rollup(run, resolution, start, end)
 
+    def rollups(self, runs: Sequence[str], resolution: Resolution) -> dict[str, tuple[RollupBin, ...]]:
+        """Every saved bin of these runs."""
+        with engines.answering():
+            return self._reader.rollups(runs, resolution)
+
     def fleet_rollup(self, resolution: Resolution, start: int, end: int) -> tuple[tuple[RollupBin, ...], int]:
         """The same of all runs together, and how many runs that are."""
         with engines.answering():
