@@ -20,6 +20,7 @@ import uvicorn
 
 from rerail.server.alert_watch import AlertWatch
 from rerail.server.app import create_app
+from rerail.server.commands.serving import calm_interpreter
 from rerail.server.core import codec
 from rerail.server.core.facts import AttemptStarted, Evidence, Fact, MarkStage, RecoveryMark, RunStarted, Steps
 from rerail.server.preparing import prepare_database
@@ -99,6 +100,7 @@ def main() -> None:
 
 
 def _serving(url: str) -> None:
+    calm_interpreter()  # as `rerail serve` does
     taken = threading.Event()
 
     class Handler(http.server.BaseHTTPRequestHandler):

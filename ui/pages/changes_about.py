@@ -54,7 +54,7 @@ def _row(each: ChangeAbout) -> Sequence[Content]:
     if each.incidents > 1:
         reason.append(f" Shortly before {text.count(each.incidents, 'incident')} of it.")
     if each.is_linked:
-        reason.append(badge("linked", "good"))
+        reason += [" ", badge("linked", "good")]
     return (
         link(instant(change.at), change_path(change.change_id)),
         link(change.name or change.run_id, run_path(change.run_id)),
