@@ -20,7 +20,7 @@ from rerail.server.core.search.snippets import Piece, marked, pattern_of, snippe
 from rerail.server.store import Store
 from rerail.server.store.note_rows import Hit
 
-MOST = 250
+MOST = 200
 AVERAGE_LENGTH = 600
 TAIL_BITS = 20
 """Below them a document's number is its milliseconds."""
