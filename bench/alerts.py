@@ -73,6 +73,7 @@ def batch_of(facts: list[Fact], at: int) -> Batch:
 
 def main() -> None:
     """Measure, and print."""
+    calm_interpreter()  # as `rerail serve` does
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'bench.sqlite3'}"
         prepare_database(url)
@@ -100,7 +101,6 @@ def main() -> None:
 
 
 def _serving(url: str) -> None:
-    calm_interpreter()  # as `rerail serve` does
     taken = threading.Event()
 
     class Handler(http.server.BaseHTTPRequestHandler):
