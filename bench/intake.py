@@ -165,11 +165,11 @@ def serve(which: str, database: str) -> None:
 
     import uvicorn
 
-    from rerail.server.commands.serving import calm_garbage_collection
+    from rerail.server.commands.serving import calm_interpreter
 
     os.sched_setaffinity(0, {CORE})
     app = rerail_app(database) if which == "rerail" else naive_app(database)
-    calm_garbage_collection()
+    calm_interpreter()
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
 

@@ -21,9 +21,10 @@ from rerail.server.core.facts import Fact
 from rerail.server.core.fold import RunFold
 from rerail.server.core.goodput import account, clipped, sliding
 from rerail.server.core.rollup import Resolution
-from rerail.server.core.view import Account, Checkpoint, RunView, SlidingPoint, Span
+from rerail.server.core.view import Account, Checkpoint, RunState, RunView, SlidingPoint, Span
 from rerail.server.errors import LogGoneError, NotFoundError, UnknownDefinitionError
 from rerail.server.query_alerts import AlertQueries
+from rerail.server.query_config_results import ChangeAbout, FaultAt
 from rerail.server.query_configs import ConfigQueries
 from rerail.server.query_fleet import FleetQueries
 from rerail.server.query_histories import Histories, history_of
@@ -50,6 +51,7 @@ from rerail.server.query_results import (
     Timeline,
 )
 from rerail.server.query_search import SearchQueries
+from rerail.server.query_strips import StripColumn, strips
 from rerail.server.store import LogSlice, Store
 from rerail.server.store.log_slices import slices
 from rerail.server.store.run_rows import mark_of, marks_of
@@ -108,6 +110,15 @@ class Queries:
         Raises ValueError for a field that cannot be sorted by.
         """
         return self._store.run_rows(search, state, sort, descending, offset, limit)
+
+    def run_states(self) -> dict[RunState, int]:
+        """How many runs are in each state."""
+        counted = self._store.run_states()
+        return {state: counted.get(state.value, 0) for state in RunState}
+
+    def strips(self, rows: Sequence[RunRow]) -> dict[str, tuple[StripColumn | None, ...]]:
+        """The life of each of these runs in a few columns: see `query_strips.py`."""
+        return strips(self._store, rows)
 
     def run_row(self, run_id: str) -> RunRow:
         """One run as a list shows it, with the error of its last derivation."""
@@ -224,12 +235,16 @@ class Queries:
         incidents = [entry for entry in marks.incidents if _touches(entry, start, end)]
         points = self._store.step_points(run_id, start, end)
         shown_points = thinned_points(points, min(width_px, MOST_POINTS))
+        alerts = self.alerts.marks(run_id, start, end)
+        config_changes = self.configs.marks(run_id, start, end)
         left_out = tuple(
             (name, len(all_of_them) - shown)
             for name, all_of_them, shown in (
                 ("attempts", attempts, min(len(attempts), MOST_MARKS)),
                 ("checkpoints", checkpoints, len(shown_checkpoints)),
                 ("incidents", incidents, min(len(incidents), MOST_MARKS)),
+                ("alerts", alerts, min(len(alerts), MOST_MARKS)),
+                ("config_changes", config_changes, min(len(config_changes), MOST_MARKS)),
                 ("step_points", points, len(shown_points)),
             )
             if len(all_of_them) > shown
@@ -251,6 +266,8 @@ class Queries:
             sliding=points_of_goodput,
             step_points=shown_points,
             notes=self.notes.marks(run_id, start, end),
+            alerts=alerts[-MOST_MARKS:],
+            config_changes=config_changes[-MOST_MARKS:],
             left_out=left_out,
         )
 
@@ -352,6 +369,23 @@ class Queries:
         histories = [each.history for rows in told.values() for each in rows if each.run == incident.run_id]
         return changes_near(incident, attempts, histories)
 
+    def config_changes_of_incident(self, incident_id: str) -> tuple[ChangeAbout, ...]:
+        """Config changes that an incident argued for, or that came before it and touch what its cause points at."""
+        incident = self._store.incident(incident_id)
+        if incident is None:
+            raise NotFoundError("incident", incident_id)
+        at = FaultAt(incident.run_id, tuple(incident.attempts), incident.verdict.cause, incident.started_at)
+        return self.configs.changes_about(incident_id, () if incident.is_planned else (at,))
+
+    def config_changes_of_problem(self, problem_id: str) -> tuple[ChangeAbout, ...]:
+        """The same, of the newest incidents of a problem."""
+        found = self.problems.problem(problem_id, 0, MOST_MARKS)
+        faults = [
+            FaultAt(each.run_id, (int(each.incident_id.rpartition("~")[2]),), each.cause, each.started_at)
+            for each in found.occurrences
+        ]
+        return self.configs.changes_about(found.problem.problem_id, faults)
+
     largest_artefact_bytes = 64 * 1024 * 1024
     """Of one file that may be given to an incident; the server sets it by its settings."""
 
@@ -414,8 +448,9 @@ class Queries:
     def changes_since(self, cursor: int | None = None, limit: int = 1000) -> Changes:
         """Runs that changed since `cursor`; with None just the cursor of now."""
         if cursor is None:
-            return Changes(self._store.newest_revision(), ())
-        return Changes(*self._store.changes_since(cursor, limit))
+            return Changes(self._store.newest_revision(), (), *self._store.newest_changes())
+        newest = self._store.newest_changes()
+        return Changes(*self._store.changes_since(cursor, limit), *newest)
 
 
 def definition_named(name: str) -> Definition:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from urllib.parse import quote
 
-from rerail.server.core.alert_life import AlertEvent, Change, Life, Standing, life, look, undone
-from rerail.server.core.alert_rules import DAY, AlertRule, Finding
+from rerail.server.core.alert_life import AlertEvent, Change, Life, Standing, episodes, life, look, undone
+from rerail.server.core.alert_rules import DAY, AlertRule, Finding, Severity
 from rerail.server.core.alerts import SWITCH, findings, in_force, rules
 from rerail.server.core.fold import RunFold
 from rerail.server.core.threshold_changes import Overrides, ThresholdChange
 from rerail.server.core.threshold_changes import in_force as overrides_of
 from rerail.server.core.threshold_changes import undone as undone_changes
 from rerail.server.errors import NotFoundError
+from rerail.server.query_results import AlertMark
 from rerail.server.store import Store
 from rerail.server.store.alert_rows import AlertRow, ChannelRow, MessageRow
 from rerail.server.store.log_slices import slices
@@ -124,6 +126,21 @@ class AlertQueries:
     def __init__(self, store: Store, clock: Callable[[], int] = time.time_ns) -> None:
         self._store = store
         self._clock = clock
+
+    def marks(self, run_id: str, start: int, end: int) -> tuple[AlertMark, ...]:
+        """Episodes of a run's alerts that touch `[start, end]`, by their beginning."""
+        known = rules()
+        marks = []
+        for key, events in self._store.alerts.events_of_run(run_id).items():
+            rule = key.partition(":")[0]
+            is_urgent = rule in known and known[rule].severity is Severity.URGENT
+            link = f"/alerts?run={quote(run_id, safe='')}#alert-{events[0].event_id}"
+            marks += [
+                AlertMark(each.start, each.end, rule, each.sentence, is_urgent, each.ended_by, link)
+                for each in episodes(events)
+                if each.start <= end and (each.end is None or each.end >= start)
+            ]
+        return tuple(sorted(marks, key=lambda mark: mark.start))
 
     def alerts(
         self, standing: str | None = None, search: str = "", run: str | None = None, offset: int = 0, limit: int = 50

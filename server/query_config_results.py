@@ -99,6 +99,30 @@ class ChangeRow:
 
 
 @dataclass(frozen=True, slots=True)
+class FaultAt:
+    """Where and when a fault struck."""
+
+    run_id: str
+    attempts: tuple[int, ...]
+    cause: str
+    started_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeAbout:
+    """A change that has to do with an incident or a problem, and why it is listed."""
+
+    row: ChangeRow
+    knobs: tuple[KnobChange, ...]
+    """Those of its knobs that the cause points at; all of them where people linked it."""
+    reason: str
+    is_linked: bool
+    """People said that the incident or problem argued for it."""
+    incidents: int
+    """How many of the incidents it came shortly before."""
+
+
+@dataclass(frozen=True, slots=True)
 class ChangePage:
     """Changes that match, newest first; `total` counts all that do."""
 

@@ -6,6 +6,7 @@ Rules as in `queries.py`. A fingerprint, change or side that is not known raises
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from urllib.parse import quote
 
 from rerail.server.core.comparison.arms import Arm, ArmPart, arm, whole_run
 from rerail.server.core.comparison.article import ARTICLE
@@ -16,9 +17,11 @@ from rerail.server.core.recovery_configs.changes import ConfigChange, changes, d
 from rerail.server.core.recovery_configs.knobs import RecoveryConfig
 from rerail.server.core.recovery_configs.nesting import violations
 from rerail.server.core.recovery_configs.stretches import Stretch
+from rerail.server.core.recovery_configs.suspects import Suspect, suspects
 from rerail.server.core.view import Account, RunView
 from rerail.server.errors import NotFoundError
 from rerail.server.query_config_results import (
+    ChangeAbout,
     ChangePage,
     ChangeRow,
     ChangeSide,
@@ -28,7 +31,9 @@ from rerail.server.query_config_results import (
     ConfigRow,
     ConfigUse,
     ConfigView,
+    FaultAt,
 )
+from rerail.server.query_results import ConfigMark
 from rerail.server.store import Store
 from rerail.server.store.config_rows import ConfigFault
 
@@ -36,6 +41,10 @@ CONFIG_SORTS = ("last_at", "incidents", "runs", "training_goodput", "infrastruct
 MOST_USES = 200
 MOST_RUNS_OF_A_SIDE = 50
 """The newest runs of a config that a comparison takes."""
+
+MOST_ABOUT = 20
+MOST_RUNS_ABOUT = 20
+"""Runs of a problem whose changes are looked at."""
 
 
 class ConfigQueries:
@@ -123,27 +132,71 @@ class ConfigQueries:
         """The changes that took effect in a run."""
         return self.changes(run=run_id, limit=200).rows
 
+    def marks(self, run_id: str, start: int, end: int) -> tuple[ConfigMark, ...]:
+        """Changes that took effect in a run in `[start, end]`, by their instant."""
+        found = [
+            each
+            for each in changes(self._store.configs.lines_of(run_id))
+            if each.run_id == run_id and start <= each.at <= end
+        ]
+        marks = []
+        for each in sorted(found, key=lambda change: change.at):
+            said = said_of(each.change_id, self._store.configs.actions(each.change_id))
+            who = said.changed_by or each.initiator
+            link = f"/configs/changes/{quote(each.change_id, safe='')}"
+            marks.append(ConfigMark(each.at, each.change_id, (*each.knobs, *each.told_apart), who, said.reason, link))
+        return tuple(marks)
+
     def change(self, change_id: str) -> ChangeRow:
         """One change."""
         run_id = change_id.rpartition("@")[0]
         own = [each for each in changes(self._store.configs.lines_of(run_id)) if each.change_id == change_id]
         if not own:
             raise NotFoundError("config change", change_id)
-        said = {change_id: said_of(change_id, self._store.configs.actions(change_id))}
-        return self._with_sides(own, said)[0]
+        return self._told(own)[0]
 
-    def changes_about(self, target: str) -> tuple[ChangeRow, ...]:
-        """The changes that an incident or problem argued for."""
-        names = {each.change_id for each in self._store.configs.changes_about(target)}
-        rows = []
-        for name in sorted(names):
+    def changes_about(self, target: str, incidents: Sequence[FaultAt]) -> tuple[ChangeAbout, ...]:
+        """Changes that have to do with an incident or problem: those it argued for, then those shortly before it.
+
+        `incidents` are its faults, the newest first; of very many the first `MOST_RUNS_ABOUT` runs are looked at.
+        """
+        linked = []
+        for name in sorted({each.change_id for each in self._store.configs.changes_about(target)}):
             try:
                 row = self.change(name)
             except NotFoundError:
                 continue  # Said of a change that the facts do not show any more.
-            if any(linked == target for _, linked, _ in row.said.links):
-                rows.append(row)
-        return tuple(rows)
+            if any(named == target for _, named, _ in row.said.links):
+                knobs = (*row.change.knobs, *row.change.told_apart)
+                linked.append(ChangeAbout(row, knobs, "People say that this argued for it.", True, 0))
+        known = {each.row.change.change_id for each in linked}
+        by_change: dict[str, list[Suspect]] = {}
+        for suspect in self._suspects(incidents):
+            by_change.setdefault(suspect.change.change_id, []).append(suspect)
+        near = []
+        rows = {
+            row.change.change_id: row
+            for row in self._told([each[0].change for name, each in by_change.items() if name not in known])
+        }
+        for name, row in rows.items():
+            newest = by_change[name][0]
+            near.append(ChangeAbout(row, newest.knobs, newest.reason, False, len(by_change[name])))
+        near.sort(key=lambda each: (-each.incidents, -each.row.change.at, each.row.change.change_id))
+        return (*linked, *near[:MOST_ABOUT])
+
+    def _suspects(self, incidents: Sequence[FaultAt]) -> Iterable[Suspect]:
+        made: dict[str, tuple[ConfigChange, ...]] = {}
+        for each in incidents:
+            if each.run_id not in made:
+                if len(made) == MOST_RUNS_ABOUT:
+                    continue
+                made[each.run_id] = changes(self._store.configs.lines_of(each.run_id))
+            yield from suspects(made[each.run_id], each.cause, each.run_id, each.attempts, each.started_at)
+
+    def _told(self, found: Sequence[ConfigChange]) -> tuple[ChangeRow, ...]:
+        """Changes with what people say of them."""
+        said = {each.change_id: said_of(each.change_id, self._store.configs.actions(each.change_id)) for each in found}
+        return self._with_sides(found, said)
 
     def _with_sides(self, found: Sequence[ConfigChange], said: dict[str, Said]) -> tuple[ChangeRow, ...]:
         if not found:

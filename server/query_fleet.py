@@ -12,9 +12,8 @@ from rerail.server.core.rollup import Resolution, RollupBin
 from rerail.server.core.statistics import percentile
 from rerail.server.core.view import RunState, SpanKind
 from rerail.server.query_problem_results import NodeRow
-from rerail.server.query_results import RunRow
 from rerail.server.store import Store
-from rerail.server.store.alert_rows import AlertRow, FaultSums
+from rerail.server.store.alert_rows import FaultSums, WantingRow
 
 if TYPE_CHECKING:
     from rerail.server.queries import Queries
@@ -75,16 +74,6 @@ class ScopeRecovery:
 
 
 @dataclass(frozen=True, slots=True)
-class WantingRun:
-    """A run that needs a person, and why; the most urgent reason first."""
-
-    run: RunRow
-    reason: str
-    """`alert`, `stalled` or `silent`."""
-    alerts: tuple[AlertRow, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class FleetView:
     """The fleet page."""
 
@@ -98,7 +87,7 @@ class FleetView:
     states: tuple[tuple[RunState, int], ...]
     causes: tuple[CauseCost, ...]
     recoveries: tuple[ScopeRecovery, ...]
-    wanting: tuple[WantingRun, ...]
+    wanting: tuple[WantingRow, ...]
     wanting_count: int
     open_alerts: int
     lemons: tuple[NodeRow, ...]
@@ -118,8 +107,8 @@ class FleetQueries:
         end = -(-at // Resolution.HOUR) * Resolution.HOUR
         start = end - length_ns
         bins, runs = self._store.fleet_rollup(Resolution.HOUR, start - length_ns, end)
-        states = tuple((state, self._queries.runs(state=state.value, limit=1).total) for state in RunState)
-        wanting, wanting_count = self._wanting()
+        states = tuple(self._queries.run_states().items())
+        wanting, wanting_count = self._store.alerts.wanting(at, MOST_WANTING)
         lemons = self._queries.nodes.nodes(level="lemon", limit=5).rows if runs else ()
         alerts = self._store.alerts
         faults = (alerts.faults_between(start, end), alerts.faults_between(start - length_ns, start))
@@ -132,29 +121,6 @@ class FleetQueries:
             _causes(*faults), _recoveries(*faults), wanting, wanting_count,
             self._queries.alerts.open_count(), tuple(lemons),
         )  # fmt: skip
-
-    def _wanting(self) -> tuple[tuple[WantingRun, ...], int]:
-        """Runs with open alerts first, urgent before others, then those that stall, then the silent ones."""
-        alerts, _ = self._store.alerts.rows("open", "", None, self._clock(), 0, 500)
-        by_run: dict[str, list[AlertRow]] = {}
-        for each in alerts:
-            by_run.setdefault(each.run, []).append(each)
-        order = sorted(
-            by_run, key=lambda run: (all(each.severity != "urgent" for each in by_run[run]), -len(by_run[run]))
-        )
-        found = []
-        for run in order[:MOST_WANTING]:
-            row = self._store.run_row(run)
-            if row is not None:
-                found.append(WantingRun(row, "alert", tuple(by_run[run])))
-        silent = self._queries.runs(state=RunState.SILENT.value, limit=MOST_WANTING + len(by_run))
-        alive = self._queries.runs(state=RunState.ALIVE.value, sort="current_phase", limit=200).rows
-        stalled = [row for row in alive if row.current_phase is Phase.STALLED and row.run_id not in by_run]
-        still = [row for row in silent.rows if row.run_id not in by_run]
-        found += [WantingRun(row, "stalled", ()) for row in stalled]
-        found += [WantingRun(row, "silent", ()) for row in still]
-        total = len(by_run) + len(stalled) + max(len(still), silent.total - sum(run in by_run for run in by_run))
-        return tuple(found[:MOST_WANTING]), max(total, len(found))
 
 
 def _causes(period: tuple[FaultSums, ...], earlier: tuple[FaultSums, ...]) -> tuple[CauseCost, ...]:

@@ -56,24 +56,21 @@ class NodeQueries:
             raise ValueError(f"level: {level!r} is none of {', '.join(LEVELS)}")
         sums = self._store.node_sums()
         fleet = fleet_of(sums)
-        told = self._store.node_told([each.node for each in sums if each.xids])
         words = search.lower().split()
         found = []
         for each in sums:
             if all(word in each.node.lower() for word in words):
-                found.append((each, judgement(_case(each, told.get(each.node, ()), ()), fleet)))
+                found.append((each, judgement(_case(each, ()), fleet)))
         times = Counter(judged.level.value for _, judged in found)
         levels = tuple((name, times[name]) for name in LEVELS)
         if level is not None:
             found = [entry for entry in found if entry[1].level.value == level]
         found.sort(key=lambda entry: entry[0].node)
         found.sort(key=lambda entry: _sorted_by(sort, *entry), reverse=descending)
-        rows = self._rows([each for each, _ in found[offset : offset + limit]], fleet, told)
+        rows = self._rows([each for each, _ in found[offset : offset + limit]], fleet)
         return NodePage(tuple(rows), len(found), levels)
 
-    def _rows(
-        self, sums: Sequence[NodeSums], fleet: Fleet, told: dict[str, tuple[NodeOfRun, ...]]
-    ) -> Iterable[NodeRow]:
+    def _rows(self, sums: Sequence[NodeSums], fleet: Fleet) -> Iterable[NodeRow]:
         faulty = [each.node for each in sums if each.blamed or each.blamed_elsewhere]
         instants = self._store.blamed_at(faulty, MOST_INSTANTS)
         for each in sums:
@@ -81,7 +78,7 @@ class NodeQueries:
             yield NodeRow(
                 node=each.node,
                 runs=each.runs,
-                lemon=lemon_of(_case(each, told.get(each.node, ()), began), fleet),
+                lemon=lemon_of(_case(each, began), fleet),
                 blamed=each.blamed + each.blamed_elsewhere,
                 runs_blamed=each.runs_blamed,
                 xids=each.xids,
@@ -95,7 +92,7 @@ class NodeQueries:
         if own is None:
             raise NotFoundError("node", name)
         told = self._store.node_told([name])
-        (row,) = self._rows([own], fleet_of(sums), told)
+        (row,) = self._rows([own], fleet_of(sums))
         blamed = self._store.blamed([name], MOST_BLAMED)[name]
         stays = _stays(told[name])
         changes = [change for of_run in told[name] for change in of_run.history.states]
@@ -128,11 +125,8 @@ def fleet_of(sums: Sequence[NodeSums]) -> Fleet:
     return Fleet(len(exposed), sum(each.held_ns for each in exposed), sum(each.blamed for each in exposed))
 
 
-def _case(sums: NodeSums, told: Sequence[NodeOfRun], blamed_at: Sequence[int]) -> NodeCase:
+def _case(sums: NodeSums, blamed_at: Sequence[int]) -> NodeCase:
     """What speaks for and against a node; `blamed_at` says how soon it failed again, and may be empty."""
-    xids: Counter[int] = Counter()
-    for of_run in told:
-        xids.update(each.code for each in of_run.history.xids)
     return NodeCase(
         node=sums.node,
         held_ns=sums.held_ns if sums.has_exposure else None,
@@ -140,7 +134,7 @@ def _case(sums: NodeSums, told: Sequence[NodeOfRun], blamed_at: Sequence[int]) -
         blamed=sums.blamed,
         blamed_elsewhere=sums.blamed_elsewhere,
         runs_blamed=sums.runs_blamed,
-        xids=tuple(sorted(xids.items())),
+        xids=sums.codes,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rerail.server.core.notes import Course, MentionKind, Note, Subject, SubjectKind, ToldNote, course
+from rerail.server.core.recovery_configs.changes import changes
 from rerail.server.errors import NotFoundError
 from rerail.server.query_results import NoteMark
 from rerail.server.store import Store
@@ -58,6 +59,9 @@ class NoteQueries:
             is_known = bool(self._store.problems.fingerprints([name])) or ledger.exists_as_split(name)
         elif subject.kind is SubjectKind.NODE:
             is_known = bool(self._store.problems.node_told([name]).get(name))
+        elif subject.kind is SubjectKind.CONFIG_CHANGE:
+            line = self._store.configs.lines_of(name.rpartition("@")[0])
+            is_known = any(each.change_id == name for each in changes(line))
         if not is_known:
             raise NotFoundError(subject.kind.value, name)
 

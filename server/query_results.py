@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from rerail.server.core.definitions import Definition, Measured
 from rerail.server.core.facts import Outcome, Pairs, Phase, Scope
+from rerail.server.core.recovery_configs.changes import KnobChange
 from rerail.server.core.rollup import RollupBin
 from rerail.server.core.view import (
     Account,
@@ -187,6 +188,35 @@ class NoteMark:
 
 
 @dataclass(frozen=True, slots=True)
+class AlertMark:
+    """One episode of an alert on a timeline."""
+
+    start: int
+    end: int | None
+    """When it was resolved; None while it is not."""
+    rule: str
+    sentence: str | None
+    """What the rule saw when it opened."""
+    is_urgent: bool
+    ended_by: str | None
+    """None where it went away by itself."""
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMark:
+    """A config change on a timeline."""
+
+    at: int
+    change_id: str
+    knobs: tuple[KnobChange, ...]
+    """What differs, also what only one side tells."""
+    changed_by: str | None
+    reason: str | None
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """Everything one timeline picture needs of `[start, end)`."""
 
@@ -207,8 +237,13 @@ class Timeline:
     """Thinned where there are many; every edge of a rollback is kept."""
     notes: tuple[NoteMark, ...] = ()
     """Notes on the run, told and written, that touch the range."""
+    alerts: tuple[AlertMark, ...] = ()
+    """Episodes of the run's alerts that touch the range."""
+    config_changes: tuple[ConfigMark, ...] = ()
+    """Changes of the recovery config that took effect in the range."""
     left_out: tuple[tuple[str, int], ...] = ()
-    """`(what, how many)` lie in the range and are not here: attempts, checkpoints, incidents, step_points."""
+    """`(what, how many)` lie in the range and are not here: attempts, checkpoints, incidents, alerts, config_changes,
+    step_points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +395,11 @@ class Changes:
 
     cursor: int
     run_ids: tuple[str, ...]
+    newest: int = 0
+    """Number of the newest change of any kind: a view, what somebody did, what a rule saw. Another one is a reason to
+    look again at what is not of one run."""
+    alerts_at: int = 0
+    """When an alert was last opened, resolved, or acted on; 0 where there is none."""
 
 
 @dataclass(frozen=True, slots=True)

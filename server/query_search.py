@@ -20,7 +20,7 @@ from rerail.server.core.search.snippets import Piece, marked, pattern_of, snippe
 from rerail.server.store import Store
 from rerail.server.store.note_rows import Hit
 
-MOST = 400
+MOST = 200
 AVERAGE_LENGTH = 600
 TAIL_BITS = 20
 """Below them a document's number is its milliseconds."""
@@ -125,5 +125,7 @@ def path_of(kind: str, subject: str) -> str:
         return f"/runs/{quote(run, safe='')}#told-{rest.rsplit('#', 1)[-1]}" if mark else f"/notes/{name}"
     if kind == "trace":
         return f"/incidents/{name}#evidence"
+    if kind == "config_change":
+        return f"/configs/changes/{quote(subject, safe='')}"
     folder = {"incident": "incidents", "problem": "problems", "node": "nodes", "run": "runs"}.get(kind, "configs")
     return f"/{folder}/{name}"

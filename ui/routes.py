@@ -99,6 +99,7 @@ def _json(drawing: RunDrawing) -> str:
             "window": drawing.window_seconds,
             "caption": drawing.caption,
             "legend": drawing.legend,
+            "signs": drawing.signs,
         },
         ensure_ascii=False,
         separators=(",", ":"),

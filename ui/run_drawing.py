@@ -10,8 +10,8 @@ from rerail.ui import text
 from rerail.ui.figures.axis import Axis, Json
 from rerail.ui.figures.curves import goodput_curves, step_curves
 from rerail.ui.figures.lanes import attempt_blocks, checkpoint_blocks, incident_blocks, with_left_out
-from rerail.ui.figures.note_signs import note_signs
 from rerail.ui.figures.run_picture import RunPicture, run_figure
+from rerail.ui.figures.signs import alert_signs, config_signs, note_signs, sign_legend
 from rerail.ui.figures.timeline import timeline_bars, timeline_columns
 from rerail.ui.theme import ORDER, Scheme, css_name
 
@@ -33,6 +33,8 @@ class RunDrawing:
     caption: str
     legend: tuple[tuple[str, str, str], ...]
     """Phases in the picture, as `(class, name, share of the elapsed time)`."""
+    signs: tuple[tuple[str, str, str], ...] = ()
+    """Alerts, config changes and notes in the picture, as `(class, name, how many)`."""
 
 
 def drawing_of(timeline: Timeline, gpus: int | None, offset_minutes: int, scheme: Scheme, width_px: int) -> RunDrawing:
@@ -52,6 +54,8 @@ def drawing_of(timeline: Timeline, gpus: int | None, offset_minutes: int, scheme
         attempts=with_left_out(attempts, left_out.get("attempts", 0), axis, "attempts"),
         checkpoints=with_left_out(checkpoints, left_out.get("checkpoints", 0), axis, "checkpoints"),
         incidents=with_left_out(incidents, left_out.get("incidents", 0), axis, "incidents"),
+        alerts=alert_signs(timeline.alerts, run_end, axis),
+        config_changes=config_signs(timeline.config_changes, axis),
         notes=note_signs(timeline.notes, axis),
         goodput=goodput_curves(timeline.sliding),
         window=text.duration(timeline.window_ns),
@@ -70,6 +74,7 @@ def drawing_of(timeline: Timeline, gpus: int | None, offset_minutes: int, scheme
         window_seconds=timeline.window_ns // text.NANOSECONDS,
         caption=caption(timeline),
         legend=legend(timeline),
+        signs=sign_legend([*picture.alerts, *picture.config_changes, *picture.notes]),
     )
 
 
@@ -112,7 +117,7 @@ def caption(timeline: Timeline) -> str:
             "zoom in for exact ones."
         )
     left_out = [
-        text.count(how_many, what.removesuffix("s"))
+        text.count(how_many, what.removesuffix("s").replace("_", " "))
         for what, how_many in timeline.left_out
         if how_many and what != "step_points"
     ]

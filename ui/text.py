@@ -7,6 +7,7 @@ Rules
 from __future__ import annotations
 
 from rerail.server.core.facts import Initiator, Outcome, Phase, Scope
+from rerail.server.core.recovery_configs.knobs import OFF, Setting
 from rerail.server.core.view import CausalRole, Domain, FailureRates, RunState
 from rerail.server.core.words import (  # noqa: F401 - as text.…
     THIN,
@@ -165,3 +166,14 @@ def rank_ranges(ranks: tuple[int, ...]) -> str:
         else:
             ranges.append([rank, rank])
     return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in ranges)
+
+
+def setting(told: Setting) -> str:
+    """A knob's value as people say it."""
+    if told.value is None:
+        return UNKNOWN
+    if told.value == OFF or isinstance(told.value, str):
+        return str(told.value).replace("_", " ") if told.knob.unit != "s" or told.value == OFF else told.value
+    if told.knob.unit == "s":
+        return duration(round(float(told.value) * 1_000_000_000))
+    return f"{number(int(told.value))} {told.knob.unit}".strip()

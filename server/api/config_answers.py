@@ -10,6 +10,7 @@ from rerail.server.core.recovery_configs.knobs import RecoveryConfig
 from rerail.server.core.recovery_configs.nesting import Violation, violations
 from rerail.server.core.report import seconds
 from rerail.server.query_config_results import (
+    ChangeAbout,
     ChangePage,
     ChangeRow,
     ChangeSide,
@@ -99,6 +100,17 @@ def change_answer(row: ChangeRow) -> dict[str, object]:
         "actions": plain(said.actions),
         "undone": list(said.undone),
         "sides": {"before": _side(row.before), "after": _side(row.after)},
+    }
+
+
+def change_about_answer(each: ChangeAbout) -> dict[str, object]:
+    """A change that has to do with an incident or problem: which of its knobs, why, and who said so."""
+    return {
+        "why_here": each.reason,
+        "is_linked": each.is_linked,
+        "incidents": each.incidents,
+        "touched": [_knob(one) for one in each.knobs],
+        **change_answer(each.row),
     }
 
 

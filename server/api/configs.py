@@ -16,6 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from rerail.server.api.answers import respond
 from rerail.server.api.bodies import invalid_parameter, json_object
 from rerail.server.api.config_answers import (
+    change_about_answer,
     change_answer,
     change_page_answer,
     comparison_answer,
@@ -87,6 +88,19 @@ def configs_router(queries: Queries, desk: ChangeDesk, token: str | None) -> API
     @router.get("/api/v1/configs/changes/{change_id:path}", summary="One change, what people say of it, and its score")
     def change(request: Request, change_id: str) -> Response:
         return respond(request, change_answer(queries.configs.change(unquote(change_id))))
+
+    @router.get(
+        "/api/v1/incidents/{incident_id:path}/config-changes",
+        summary="Config changes that it argued for, and those before it that its cause points at",
+    )
+    def changes_of_incident(request: Request, incident_id: str) -> Response:
+        found = queries.config_changes_of_incident(incident_id)
+        return respond(request, {"incident_id": incident_id, "changes": [change_about_answer(each) for each in found]})
+
+    @router.get("/api/v1/problems/{problem_id}/config-changes", summary="The same of the incidents of a problem")
+    def changes_of_problem(request: Request, problem_id: str) -> Response:
+        found = queries.config_changes_of_problem(problem_id)
+        return respond(request, {"problem_id": problem_id, "changes": [change_about_answer(each) for each in found]})
 
     @router.get("/api/v1/configs/{fingerprint}", summary="One recovery config; with `against`, how it differs")
     def config(

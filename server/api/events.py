@@ -2,6 +2,8 @@
 
 Rules
 - An event says *that* a run changed, not how: the reader asks for what it shows. So nothing is lost by reading late.
+- Beside the runs it has the number of the newest change of any kind, and when an alert changed last: pages that are of
+  no one run look again when these are others.
 - The id of an event is a cursor. A browser that reconnects sends it back (`Last-Event-ID`) and misses nothing.
 """
 
@@ -49,7 +51,11 @@ def events_router(queries: Queries, closing: asyncio.Event) -> APIRouter:
 
 
 def _shape(changes: Changes) -> dict[str, object]:
-    return {"cursor": changes.cursor, "run_ids": list(changes.run_ids)}
+    # Instants are text: a browser's numbers hold no nanoseconds, and it only compares them.
+    return {
+        "cursor": changes.cursor, "run_ids": list(changes.run_ids), "newest": changes.newest,
+        "alerts_at": str(changes.alerts_at),
+    }  # fmt: skip
 
 
 async def _stream(queries: Queries, cursor: int | None, closing: asyncio.Event) -> AsyncIterator[bytes]:
@@ -66,7 +72,7 @@ async def _stream(queries: Queries, cursor: int | None, closing: asyncio.Event) 
             found = await run_in_threadpool(queries.changes_since, changes.cursor)
         except StoreAwayError:
             continue  # The cursor stays: nothing is missed once the database is back.
-        if found.run_ids:
+        if found.run_ids or (found.newest, found.alerts_at) != (changes.newest, changes.alerts_at):
             changes, quiet = found, 0.0
             yield _event(found)
             continue

@@ -41,6 +41,27 @@ def timeline_shape(timeline: Timeline) -> dict[str, object]:
             {"start_us": _us(mark.start), "end_us": _us(mark.end), "author": mark.author, "text": mark.text}
             for mark in timeline.notes
         ],
+        "alerts": [
+            {
+                "start_us": _us(mark.start),
+                "end_us": _us(mark.end),
+                "rule": mark.rule,
+                "sentence": mark.sentence,
+                "is_urgent": mark.is_urgent,
+                "ended_by": mark.ended_by,
+            }
+            for mark in timeline.alerts
+        ],
+        "config_changes": [
+            {
+                "at_us": _us(mark.at),
+                "change_id": mark.change_id,
+                "knobs": [{"name": one.name, "old": one.old.value, "new": one.new.value} for one in mark.knobs],
+                "changed_by": mark.changed_by,
+                "reason": mark.reason,
+            }
+            for mark in timeline.config_changes
+        ],
         "window_seconds": timeline.window_ns / 1e9,
         "sliding": {
             "at_us": [_us(point.at) for point in timeline.sliding],

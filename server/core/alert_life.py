@@ -142,6 +142,35 @@ def life(events: Sequence[AlertEvent]) -> Life:
     )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """From when an alert was opened until it was resolved."""
+
+    start: int
+    end: int | None
+    """None while it is open."""
+    sentence: str | None
+    """What the rule saw when it opened."""
+    ended_by: str | None = None
+    """None where it went away by itself, or is open."""
+
+
+def episodes(events: Sequence[AlertEvent]) -> tuple[Episode, ...]:
+    """The episodes of one alert, oldest first. What was undone never was."""
+    gone = undone(events)
+    stands = Life()
+    found: list[Episode] = []
+    for event in sorted(events, key=lambda each: each.event_id):
+        if event.event_id in gone or event.change is Change.UNDO:
+            continue
+        before, stands = stands, _after(stands, event)
+        if before.is_resolved and not stands.is_resolved:
+            found.append(Episode(event.at, None, event.sentence))
+        elif found and stands.is_resolved and not before.is_resolved:
+            found[-1] = replace(found[-1], end=event.at, ended_by=stands.resolved_by)
+    return tuple(found)
+
+
 def _after(stands: Life, event: AlertEvent) -> Life:
     match event.change:
         case Change.FIRED:

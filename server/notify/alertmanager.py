@@ -1,7 +1,8 @@
 """Alertmanager: every alert as one of Prometheus Alertmanager's, by its API v2, so that its routes and silences apply.
 
-An Alertmanager takes an alert for resolved when it is not told of it again; so `endsAt` is set a day ahead for what
-lasts, and to the instant it ended for what is over.
+An Alertmanager takes an alert for resolved when it is not told of it again, and one that lost its storage knows none.
+So `endsAt` is set a day ahead for what lasts, `dispatch.py` tells it of everything that stands every few minutes, and
+what is over ends at the instant it ended. A server that is away for less than a day resolves nothing.
 """
 
 from __future__ import annotations

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from urllib.parse import quote
 
+from rerail.server.core.alert_life import Standing
 from rerail.server.core.words import count, duration
 from rerail.server.errors import NotFoundError
 from rerail.server.notify.messages import LINES, Message, Told
 from rerail.server.queries import Queries
 from rerail.server.store import Store
 from rerail.server.store.alert_rows import AlertRow, MessageRow
+
+AT_ONCE = 200
+MOST_DETAILS = 100
+"""Standing alerts that are told with cost and verdict: each asks for an incident and those like it."""
 
 HOUR_NS = 3600 * 10**9
 OVER = frozenset({"cleared", "resolve"})
@@ -28,6 +34,23 @@ def message_of(store: Store, queries: Queries, row: MessageRow, url: str | None)
         row.message_id, row.group_key, _title(row, told), tuple(told), row.count, row.created_at,
         None if base is None else f"{base}/alerts",
     )  # fmt: skip
+
+
+def standing_messages(store: Store, queries: Queries, url: str | None, now: int) -> Iterator[Message]:
+    """Every alert that is open or acknowledged, as messages of `AT_ONCE` each: for who forgets what it was told."""
+    shown = 0
+    for standing in (Standing.OPEN, Standing.ACKNOWLEDGED):
+        offset = 0
+        while rows := store.alerts.rows(standing.value, "", None, now, offset, AT_ONCE)[0]:
+            told = []
+            for row in rows:
+                since = row.since if row.since is not None else row.changed_at
+                shown += 1
+                told.append(
+                    _told(queries, row._replace(since=since), "fired", now, url, with_details=shown <= MOST_DETAILS)
+                )
+            yield Message(0, standing.value, "rerail: what stands", tuple(told), len(told), now)
+            offset += len(rows)
 
 
 def _title(row: MessageRow, told: list[Told]) -> str:

@@ -4,6 +4,8 @@ Rules
 - A channel that hangs or fails delays nobody else: it has one delivery under way at most, in a thread of its own.
 - A failed delivery is tried again, later each time (5 s, 10 s, 20 s … an hour); after `MOST_TRIES` it is a dead letter
   that the alerts page shows and a person may revive.
+- A channel that forgets (`FORGETFUL`) is told again of everything that stands, every `RENEW_NS`; between its messages,
+  never beside one, so that the end of an alert is not overtaken by what was told before. What fails is told next time.
 - A claim is a lease: when this process is killed under way, the message is delivered again when the lease is over.
 """
 
@@ -16,7 +18,7 @@ from collections.abc import Callable
 
 from rerail.server.errors import StoreAwayError
 from rerail.server.notify import send
-from rerail.server.notify.composing import message_of
+from rerail.server.notify.composing import message_of, standing_messages
 from rerail.server.notify.messages import Channel, DeliveryError
 from rerail.server.queries import Queries
 from rerail.server.rounds import Rounds
@@ -30,6 +32,11 @@ LEASE_NS = 120 * SECOND
 MOST_TRIES = 12
 FIRST_PAUSE = 5 * SECOND
 LONGEST_PAUSE = 3600 * SECOND
+RENEW_NS = 300 * SECOND
+RENEW_ASKED = SECOND
+"""How often is asked whether it is time."""
+
+FORGETFUL = frozenset({"alertmanager"})
 IDLE_SECONDS = 0.3
 
 
@@ -50,10 +57,15 @@ class Dispatch(Rounds):
         self._url = url
         self._clock = clock
         self._busy: dict[int, threading.Thread] = {}
+        self._renewed: dict[int, int] = {}
+        """When each forgetful channel was last told of everything."""
+        self._asked_at = 0
 
     def work(self) -> bool:
         """Begin what is due; whether there was any."""
-        return bool(self.deliver_due())
+        has_more = bool(self.deliver_due())
+        self.renew_due()
+        return has_more
 
     def close(self) -> None:
         """Begin no delivery any more. One that hangs is left to its lease."""
@@ -74,12 +86,31 @@ class Dispatch(Rounds):
                 # A channel that is off keeps its tests only; what else waits for it is given up, and shown.
                 self._store.alerts.finish(row.message_id, self._clock(), "the channel is off", None)
                 continue
-            thread = threading.Thread(
-                target=self._deliver, args=(channel, row), name=f"rerail-notify-{row.channel_id}", daemon=True
-            )
-            self._busy[row.channel_id] = thread
-            thread.start()
+            self._begin(channel, self._deliver, channel, row)
         return len(rows)
+
+    def _begin(self, channel: ChannelRow, act: Callable[..., None], *said: object) -> None:
+        name = f"rerail-notify-{channel.channel_id}"
+        thread = threading.Thread(target=act, args=said, name=name, daemon=True)
+        self._busy[channel.channel_id] = thread
+        thread.start()
+
+    def renew_due(self) -> int:
+        """Begin to tell forgetful channels of everything that stands, where it is time; how many were begun."""
+        now = self._clock()
+        if now - self._asked_at < RENEW_ASKED:
+            return 0
+        self._asked_at = now
+        begun = 0
+        for channel in self._store.alerts.channels():
+            is_due = now - self._renewed.get(channel.channel_id, 0) >= RENEW_NS
+            thread = self._busy.get(channel.channel_id)
+            if not channel.is_on or channel.kind not in FORGETFUL or not is_due or (thread and thread.is_alive()):
+                continue
+            self._renewed[channel.channel_id] = now
+            self._begin(channel, self._renew, channel)
+            begun += 1
+        return begun
 
     def wait(self, seconds: float) -> None:
         """Until the deliveries under way are over, or so long."""
@@ -106,6 +137,17 @@ class Dispatch(Rounds):
             # What a client library raises may hold the address: its type is enough here.
             logger.error("channel %s: message %s failed: %s", channel.name, row.message_id, type(bug).__name__)
             self._finish(channel, row, type(bug).__name__)
+
+    def _renew(self, row: ChannelRow) -> None:
+        try:
+            secret = self._store.alerts.channel_secrets().get(row.channel_id)
+            channel = Channel(row.channel_id, row.name, row.kind, row.address, secret)
+            for message in standing_messages(self._store, self._queries, self._url, self._clock()):
+                send(channel, message)
+        except (DeliveryError, StoreAwayError) as failed:
+            logger.warning("channel %s could not be told of what stands: %s", row.name, failed)
+        except Exception as bug:
+            logger.error("channel %s could not be told of what stands: %s", row.name, type(bug).__name__)
 
     def _finish(self, channel: ChannelRow, row: MessageRow, error: str | None) -> None:
         now = self._clock()

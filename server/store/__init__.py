@@ -185,6 +185,9 @@ class Store(Protocol):
     def run_row(self, run: str) -> RunRow | None:
         """The saved list row; None when there is none."""
 
+    def run_states(self) -> dict[str, int]:
+        """How many runs are in which state; a state that none is in is not there."""
+
     def run_rows(self, search: str, state: str | None, sort: str, descending: bool, offset: int, limit: int) -> RunPage:
         """A slice of the saved rows. Unknown values sort last in both directions."""
 
@@ -196,6 +199,9 @@ class Store(Protocol):
 
     def rollup(self, run: str, resolution: Resolution, start: int, end: int) -> tuple[RollupBin, ...]:
         """Saved bins of a run that touch `[start, end)`, whole, in order; alike ones in a row as one with a count."""
+
+    def rollups(self, runs: Sequence[str], resolution: Resolution) -> dict[str, tuple[RollupBin, ...]]:
+        """Every saved bin of each of these runs, as `rollup` gives them; a run without any is not there."""
 
     def fleet_rollup(self, resolution: Resolution, start: int, end: int) -> tuple[tuple[RollupBin, ...], int]:
         """The same, added up over all runs, bin by bin; and how many runs had any."""
@@ -223,6 +229,9 @@ class Store(Protocol):
 
     def changes_since(self, revision: int, limit: int) -> tuple[int, tuple[str, ...]]:
         """The newest revision looked at, and the runs saved after `revision`, oldest first."""
+
+    def newest_changes(self) -> tuple[int, int]:
+        """Number of the newest change of any kind, and when an alert was last opened, resolved or acted on; or 0."""
 
     def newest_revision(self) -> int:
         """Revision of the view saved last; 0 when there is none."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from sqlalchemy import ColumnElement, Engine, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, Engine, Row, Text, and_, case, cast, func, or_, select
 
 from rerail.server.core.alert_life import AlertEvent, Life, life
+from rerail.server.core.facts import Phase
 from rerail.server.core.threshold_changes import ThresholdChange
-from rerail.server.core.view import RunView
+from rerail.server.core.view import Domain, RunState, RunView
 from rerail.server.store import documents, tables
-from rerail.server.store.alert_rows import AlertRow, FaultSums
-from rerail.server.store.alert_writing import ROUND, events_of, portions, thresholds_of
-from rerail.server.store.append import key_of
+from rerail.server.store.alert_rows import REASONS, AlertRow, FaultSums, WantingRow
+from rerail.server.store.alert_writing import ROUND, event_of, events_of, portions, thresholds_of
+from rerail.server.store.append import keepable, key_of
+from rerail.server.store.reading import run_row_of
 
 _alert, _incident, _view, _run = tables.alert.c, tables.incident.c, tables.run_view.c, tables.run.c
 _COLUMNS = [tables.alert.c[name] for name in AlertRow._fields]
@@ -33,6 +35,11 @@ def _stands(standing: str, now: int) -> ColumnElement[bool]:
     return and_(_alert.is_resolved.is_(False), ~silenced, _alert.is_acknowledged.is_(is_acknowledged))
 
 
+def _views(rows: Sequence[Row]) -> Iterator[RunView]:
+    """Views, each made when it is taken. A run that could not be derived has none."""
+    return (documents.read_document(RunView, row.document) for row in rows if row.document)
+
+
 class AlertReader:
     """Reads of one database."""
 
@@ -45,18 +52,67 @@ class AlertReader:
         with self._engine.connect() as connection:
             return connection.execute(select(table.c.seen).where(table.c.round_id == ROUND)).scalar_one_or_none() or 0
 
-    def views_since(self, revision: int, limit: int) -> tuple[int, tuple[RunView, ...]]:
+    def views_since(self, revision: int, limit: int, ended_since: int) -> tuple[int, int, Iterator[RunView]]:
         """See `AlertStore.views_since`."""
         wanted = (
             select(_view.revision, _view.document)
-            .where(_view.revision > revision)
+            .where(_view.revision > revision, or_(_view.ended_at.is_(None), _view.ended_at >= ended_since))
             .order_by(_view.revision)
             .limit(limit)
         )
+        counter = tables.change_counter.c
         with self._engine.connect() as connection:
+            # Read before the rows: whatever is saved meanwhile has a larger number.
+            newest = connection.execute(select(func.max(counter.value))).scalar_one_or_none() or 0
             rows = connection.execute(wanted).all()
-        views = tuple(documents.read_document(RunView, row.document) for row in rows if row.document)
-        return (rows[-1].revision if rows else revision), views
+        last = rows[-1].revision if rows else revision
+        return (last if len(rows) == limit else max(last, newest)), len(rows), _views(rows)
+
+    def views_of(self, runs: Sequence[str], ended_since: int) -> Iterator[RunView]:
+        """See `AlertStore.views_of`."""
+        rows: list[Row] = []
+        with self._engine.connect() as connection:
+            for some in portions(sorted(map(key_of, runs))):
+                wanted = select(_view.document).where(
+                    _view.run_id.in_(some), or_(_view.ended_at.is_(None), _view.ended_at >= ended_since)
+                )
+                rows += connection.execute(wanted).all()
+        return _views(rows)
+
+    def lapsed(self, now: int, ended_since: int) -> tuple[str, ...]:
+        """See `AlertStore.lapsed`."""
+        is_silence_over = and_(_alert.is_resolved.is_(False), _alert.silenced_until <= now)
+        wanted = (
+            select(_alert.run)
+            .join(tables.run_view, _view.run_id == _alert.run_id)
+            .where(
+                _alert.is_firing.is_(True),
+                _view.ended_at.is_not(None),
+                or_(is_silence_over, _view.ended_at < ended_since),
+            )
+            .distinct()
+        )
+        with self._engine.connect() as connection:
+            return tuple(connection.execute(wanted).scalars())
+
+    def blaming(self, nodes: Sequence[str]) -> dict[str, frozenset[str]]:
+        """See `AlertStore.blaming`."""
+        found: dict[str, set[str]] = {}
+        with self._engine.connect() as connection:
+            for some in portions(nodes):
+                wanted = (
+                    select(_incident.culprit_node, _view.run)
+                    .join(tables.run_view, _view.run_id == _incident.run_id)
+                    .where(
+                        _incident.culprit_node.in_(list(map(keepable, some))),
+                        _incident.counts.is_(True),
+                        _incident.domain != Domain.WORKLOAD.value,
+                    )
+                    .distinct()
+                )
+                for node, run in connection.execute(wanted):
+                    found.setdefault(node, set()).add(run)
+        return {node: frozenset(runs) for node, runs in found.items()}
 
     def firing(self, runs: Sequence[str]) -> tuple[AlertRow, ...]:
         """See `AlertStore.firing`."""
@@ -103,6 +159,42 @@ class AlertReader:
             total = connection.execute(select(func.count()).select_from(tables.alert).where(*where)).scalar_one()
             return tuple(AlertRow(*row) for row in connection.execute(wanted)), total
 
+    def wanting(self, now: int, limit: int) -> tuple[tuple[WantingRow, ...], int]:
+        """See `AlertStore.wanting`."""
+        is_urgent = func.max(case((_alert.severity == "urgent", 1), else_=0))
+        opened = (
+            select(_alert.run_id, func.count().label("n"), is_urgent.label("urgent"))
+            .where(_stands("open", now))
+            .group_by(_alert.run_id)
+            .subquery()
+        )
+        is_stalled = and_(_view.state == RunState.ALIVE.value, _view.current_phase == Phase.STALLED.value)
+        reason = case((opened.c.n.is_not(None), 0), (is_stalled, 1), else_=2)
+        wants = or_(opened.c.n.is_not(None), is_stalled, _view.state == RunState.SILENT.value)
+        both = tables.run_view.outerjoin(opened, opened.c.run_id == _view.run_id)
+        wanted = (
+            select(_view.run_id, _view.row, _view.error, reason.label("reason"))
+            .select_from(both)
+            .where(wants)
+            .order_by(reason, opened.c.urgent.desc(), opened.c.n.desc(), _view.last_heard_at.desc().nulls_last(),
+                      _view.run_id)
+            .limit(limit)
+        )  # fmt: skip
+        with self._engine.connect() as connection:
+            total = connection.execute(select(func.count()).select_from(both).where(wants)).scalar_one()
+            rows = connection.execute(wanted).all()
+            alerts: dict[int, list[AlertRow]] = {}
+            order = (case((_alert.severity == "urgent", 0), else_=1), _alert.changed_at.desc(), _alert.alert_id)
+            of_runs = select(_alert.run_id, *_COLUMNS).where(
+                _alert.run_id.in_([row.run_id for row in rows if not row.reason]), _stands("open", now)
+            )
+            for run_id, *told in connection.execute(of_runs.order_by(*order)):
+                alerts.setdefault(run_id, []).append(AlertRow(*told))
+        return tuple(
+            WantingRow(run_row_of(row.row, row.error), REASONS[row.reason], tuple(alerts.get(row.run_id, ())))
+            for row in rows
+        ), total
+
     def standings(self, now: int) -> dict[str, int]:
         """See `AlertStore.standings`."""
         standing = case(
@@ -130,6 +222,21 @@ class AlertReader:
         with self._engine.connect() as connection:
             return tuple(events_of(connection, [key]).get(key, ()))
 
+    def events_of_run(self, run: str) -> dict[str, tuple[AlertEvent, ...]]:
+        """See `AlertStore.events_of_run`."""
+        event = tables.alert_event.c
+        wanted = (
+            select(tables.alert_event, _alert.key)
+            .join(tables.alert, and_(_alert.run_id == event.run_id, _alert.alert_id == event.alert_id))
+            .where(event.run_id == key_of(run))
+            .order_by(event.event_id)
+        )
+        found: dict[str, list[AlertEvent]] = {}
+        with self._engine.connect() as connection:
+            for row in connection.execute(wanted):
+                found.setdefault(row.key, []).append(event_of(row, row.key))
+        return {key: tuple(events) for key, events in found.items()}
+
     def thresholds(self) -> tuple[ThresholdChange, ...]:
         """See `AlertStore.thresholds`."""
         with self._engine.connect() as connection:
@@ -145,17 +252,22 @@ class AlertReader:
             .where(*inside)
             .group_by(_incident.cause, _incident.scope)
         )
-        lengths = (
+        newest = (
             select(_incident.cause, _incident.scope, _incident.recover_ns)
             .where(*inside, _incident.ended_at.is_not(None), _incident.recover_ns.is_not(None))
             .order_by(_incident.started_at.desc())
             .limit(MOST_RECOVERIES)
+            .subquery()
         )
+        # One row for many lengths: between any two rows another thread may take the interpreter.
+        lengths = select(
+            newest.c.cause, newest.c.scope, func.aggregate_strings(cast(newest.c.recover_ns, Text), ",").label("told")
+        ).group_by(newest.c.cause, newest.c.scope)
         with self._engine.connect() as connection:
             rows = connection.execute(sums).all()
             recovered: dict[tuple[str, str | None], list[int]] = {}
-            for cause, scope, length in connection.execute(lengths):
-                recovered.setdefault((cause, scope), []).append(length)
+            for cause, scope, told in connection.execute(lengths):
+                recovered[cause, scope] = list(map(int, told.split(",")))
         return tuple(
             FaultSums(
                 row.cause, row.scope, row.n, None if row.cost is None else int(row.cost),

@@ -11,13 +11,14 @@ Promises
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from rerail.server.core.alert_life import AlertEvent, Life
 from rerail.server.core.alert_rules import Finding
 from rerail.server.core.threshold_changes import ThresholdChange
 from rerail.server.core.view import RunView
+from rerail.server.query_results import RunRow
 
 
 class AlertRow(NamedTuple):
@@ -102,14 +103,41 @@ class FaultSums(NamedTuple):
     """Of those that recovered, ascending."""
 
 
+REASONS = ("alert", "stalled", "silent")
+"""Why a run needs a person, the most urgent first."""
+
+
+class WantingRow(NamedTuple):
+    """A run that needs a person, and why."""
+
+    run: RunRow
+    reason: str
+    """One of `REASONS`."""
+    alerts: tuple[AlertRow, ...]
+    """Its open ones, urgent ones first."""
+
+
 class AlertStore(Protocol):
     """See the promises above."""
 
     def seen(self) -> int:
         """Revision of views up to which runs were looked at."""
 
-    def views_since(self, revision: int, limit: int) -> tuple[int, tuple[RunView, ...]]:
-        """Views saved after a revision, oldest first, and the revision of the last of them."""
+    def views_since(self, revision: int, limit: int, ended_since: int) -> tuple[int, int, Iterator[RunView]]:
+        """Up to `limit` runs saved after a revision that did not end before an instant.
+
+        Gives the revision up to which that is everything, how many runs there are, and their views, oldest first, each
+        made when it is taken. A run that could not be derived counts and has no view.
+        """
+
+    def views_of(self, runs: Sequence[str], ended_since: int) -> Iterator[RunView]:
+        """Views of these runs as they are saved, without those that ended before an instant."""
+
+    def lapsed(self, now: int, ended_since: int) -> tuple[str, ...]:
+        """Ended runs with alerts that time alone changes: a silence is over, or the run ended before an instant."""
+
+    def blaming(self, nodes: Sequence[str]) -> dict[str, frozenset[str]]:
+        """Node → the runs that blame it for a fault that is not the workload's."""
 
     def firing(self, runs: Sequence[str]) -> tuple[AlertRow, ...]:
         """Alerts of these runs whose condition holds, as far as it is written down."""
@@ -128,6 +156,12 @@ class AlertStore(Protocol):
     ) -> tuple[tuple[AlertRow, ...], int]:
         """Alerts that stand so, what changed last first, and how many there are."""
 
+    def wanting(self, now: int, limit: int) -> tuple[tuple[WantingRow, ...], int]:
+        """The first runs that need a person, and how many do.
+
+        Those with open alerts come first, urgent ones before others, then those that stall, then the silent ones.
+        """
+
     def standings(self, now: int) -> dict[str, int]:
         """How many alerts stand how."""
 
@@ -136,6 +170,9 @@ class AlertStore(Protocol):
 
     def events(self, key: str) -> tuple[AlertEvent, ...]:
         """Everything that happened to an alert, oldest first."""
+
+    def events_of_run(self, run: str) -> dict[str, tuple[AlertEvent, ...]]:
+        """Key → everything that happened to it, of every alert of a run."""
 
     def thresholds(self) -> tuple[ThresholdChange, ...]:
         """Every change of thresholds, oldest first."""

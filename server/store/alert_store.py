@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sqlalchemy import Engine
 
@@ -12,7 +12,7 @@ from rerail.server.core.view import RunView
 from rerail.server.store import engines
 from rerail.server.store.alert_messages import AlertMessages, Entry
 from rerail.server.store.alert_reading import AlertReader
-from rerail.server.store.alert_rows import AlertRow, ChannelRow, FaultSums, Looked, MessageRow
+from rerail.server.store.alert_rows import AlertRow, ChannelRow, FaultSums, Looked, MessageRow, WantingRow
 from rerail.server.store.alert_writing import AlertWriter
 
 
@@ -29,10 +29,25 @@ class SqlAlertStore:
         with engines.answering():
             return self._reader.seen()
 
-    def views_since(self, revision: int, limit: int) -> tuple[int, tuple[RunView, ...]]:
+    def views_since(self, revision: int, limit: int, ended_since: int) -> tuple[int, int, Iterator[RunView]]:
         """Views saved after a revision."""
         with engines.answering():
-            return self._reader.views_since(revision, limit)
+            return self._reader.views_since(revision, limit, ended_since)
+
+    def views_of(self, runs: Sequence[str], ended_since: int) -> Iterator[RunView]:
+        """Views of these runs."""
+        with engines.answering():
+            return self._reader.views_of(runs, ended_since)
+
+    def lapsed(self, now: int, ended_since: int) -> tuple[str, ...]:
+        """Ended runs whose alerts time alone changes."""
+        with engines.answering():
+            return self._reader.lapsed(now, ended_since)
+
+    def blaming(self, nodes: Sequence[str]) -> dict[str, frozenset[str]]:
+        """Runs that blame nodes."""
+        with engines.answering():
+            return self._reader.blaming(nodes)
 
     def firing(self, runs: Sequence[str]) -> tuple[AlertRow, ...]:
         """Alerts of these runs whose condition holds."""
@@ -61,6 +76,11 @@ class SqlAlertStore:
         with engines.answering():
             return self._reader.rows(standing, search, run, now, offset, limit)
 
+    def wanting(self, now: int, limit: int) -> tuple[tuple[WantingRow, ...], int]:
+        """Runs that need a person."""
+        with engines.answering():
+            return self._reader.wanting(now, limit)
+
     def standings(self, now: int) -> dict[str, int]:
         """How many alerts stand how."""
         with engines.answering():
@@ -75,6 +95,11 @@ class SqlAlertStore:
         """Everything that happened to an alert."""
         with engines.answering():
             return self._reader.events(key)
+
+    def events_of_run(self, run: str) -> dict[str, tuple[AlertEvent, ...]]:
+        """Everything that happened to the alerts of a run."""
+        with engines.answering():
+            return self._reader.events_of_run(run)
 
     def thresholds(self) -> tuple[ThresholdChange, ...]:
         """Every change of thresholds."""

@@ -6,16 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from sqlalchemy import Connection, Engine, and_, delete, insert, select
+from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, insert, select
 
-from rerail.server.core.recovery_configs.change_actions import ChangeAction, ChangeActionKind, LinkKind
+from rerail.server.core.recovery_configs.change_actions import ChangeAction, ChangeActionKind, LinkKind, said_of
+from rerail.server.core.recovery_configs.changes import ConfigChange, changes
 from rerail.server.core.recovery_configs.stretches import Stretch
+from rerail.server.core.search.documents import config_change_document
 from rerail.server.store import documents, engines, tables
 from rerail.server.store.append import keepable, key_of, replacing
 from rerail.server.store.config_rows import ConfigFault
 from rerail.server.store.problem_writing import GPU_MS
+from rerail.server.store.search_writing import renew
 
 _stretch, _incident, _action = tables.config_stretch.c, tables.incident.c, tables.config_change_action.c
+_document = tables.search_document.c
 _AT_ONCE = 400
 _FAULT = (
     _incident.incident_id, _incident.config, _incident.started_at, _incident.cause, _incident.detecting_ns,
@@ -43,16 +47,8 @@ class SqlConfigStore:
 
     def lines_of(self, run: str) -> tuple[Stretch, ...]:
         """Stretches of a run and of the runs of the same project and name."""
-        own = self.stretches(run=run)
-        if not own or not own[-1].project or not own[-1].name:
-            return own
-        statement = (
-            select(_stretch.document)
-            .where(_stretch.project == keepable(own[-1].project), _stretch.name == keepable(own[-1].name))
-            .order_by(_stretch.run_id, _stretch.number)
-        )
         with engines.answering(), self._read.begin() as connection:
-            return tuple(_read_stretch(packed) for packed in connection.execute(statement).scalars())
+            return _line_of(connection, key_of(run))
 
     def faults(self, fingerprints: Sequence[str] | None = None) -> tuple[ConfigFault, ...]:
         """Unplanned incidents, by their start."""
@@ -88,7 +84,21 @@ class SqlConfigStore:
             action_id = next_revision(connection)
             action = replace(judge(_actions(connection, None)), action_id=action_id)
             connection.execute(insert(tables.config_change_action), _columns(action))
+            _renew_changes(connection, key_of(action.change_id.rpartition("@")[0]))
         return action
+
+
+def _line_of(connection: Connection, run_id: int) -> tuple[Stretch, ...]:
+    """Stretches of a run and of the runs of the same project and name."""
+
+    def read(*where: ColumnElement[bool]) -> tuple[Stretch, ...]:
+        found = select(_stretch.document).where(*where).order_by(_stretch.run_id, _stretch.number)
+        return tuple(_read_stretch(packed) for packed in connection.execute(found).scalars())
+
+    own = read(_stretch.run_id == run_id)
+    if not own or not own[-1].project or not own[-1].name:
+        return own
+    return read(_stretch.project == keepable(own[-1].project), _stretch.name == keepable(own[-1].name))
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -130,7 +140,10 @@ def _columns(action: ChangeAction) -> dict[str, object]:
 def write_stretches(
     connection: Connection, run_id: int, found: Sequence[Stretch], before: Sequence[Stretch] | None
 ) -> None:
-    """Write the stretches of a run that differ from those saved `before`; None rewrites all."""
+    """Write the stretches of a run that differ from those saved `before`, and what search finds of their changes.
+
+    None rewrites all.
+    """
     if before is None or len(before) > len(found):
         first = 0 if before is None else len(found)
         connection.execute(delete(tables.config_stretch).where(_stretch.run_id == run_id, _stretch.number >= first))
@@ -151,3 +164,31 @@ def write_stretches(
     ]
     if rows:
         connection.execute(replacing(connection, tables.config_stretch, tables.config_stretch.c.keys()), rows)
+    if rows or before is None or len(before) > len(found):
+        _renew_changes(connection, run_id)
+
+
+def _renew_changes(connection: Connection, run_id: int) -> None:
+    """Documents of the changes that took effect in a run, and in the runs that followed it."""
+    found = changes(_line_of(connection, run_id))
+    runs = {run_id, *(key_of(each.run_id) for each in found if key_of(each.before_run) == run_id)}
+    _renew(connection, [_document.run_id.in_(runs)], [each for each in found if key_of(each.run_id) in runs])
+
+
+def renew_all_changes(connection: Connection) -> None:
+    """Documents of every change there is."""
+    packed = connection.execute(select(_stretch.document)).scalars().all()
+    _renew(connection, [], changes(map(_read_stretch, packed)))
+
+
+def _renew(connection: Connection, where: Sequence[ColumnElement[bool]], found: Sequence[ConfigChange]) -> None:
+    actions: dict[str, list[ChangeAction]] = {}
+    named = [keepable(each.change_id) for each in found]
+    for first in range(0, len(named), _AT_ONCE):
+        for action in _actions(connection, _action.change_id.in_(named[first : first + _AT_ONCE])):
+            actions.setdefault(action.change_id, []).append(action)
+    made = (
+        config_change_document(each, said_of(each.change_id, actions.get(keepable(each.change_id), ())))
+        for each in found
+    )
+    renew(connection, [_document.kind == "config_change", *where], made)

@@ -6,10 +6,11 @@ Sums over all runs are kept in memory and brought up to date by what was written
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection, Engine, bindparam, func, select
+from sqlalchemy import Connection, Engine, bindparam, case, func, select
 
 from rerail.server.core.node_histories import NodeHistory
 from rerail.server.core.view import Domain
@@ -23,7 +24,7 @@ _AT_ONCE = 400
 _NEWEST = select(func.coalesce(func.max(_node.revision), 0))
 _CHANGED = select(
     _node.node, _node.run_id, _node.is_gone, _node.is_exposure_known, _node.held_ns, _node.open_since, _node.blamed,
-    _node.xids,
+    _node.xids, case((_node.xids > 0, _node.document)),
 ).where(_node.revision > bindparam("seen"))  # fmt: skip
 
 
@@ -35,6 +36,8 @@ class _OfRun(NamedTuple):
     open_since: int | None
     blamed: int
     xids: int
+    codes: tuple[int, ...]
+    """Of each of its XIDs."""
 
 
 class _NodeBoard:
@@ -67,9 +70,10 @@ class _NodeBoard:
         newest = int(connection.execute(_NEWEST).scalar_one())
         if newest == self._seen:
             return
-        for node, run_id, is_gone, *values in connection.execute(_CHANGED, {"seen": self._seen}):
+        for node, run_id, is_gone, *values, packed in connection.execute(_CHANGED, {"seen": self._seen}).all():
             if not is_gone:
-                self._runs.setdefault(node, {})[run_id] = _OfRun(*values)
+                xids = documents.read_document(NodeHistory, packed).xids if packed else ()
+                self._runs.setdefault(node, {})[run_id] = _OfRun(*values, tuple(each.code for each in xids))
             elif node in self._runs:
                 self._runs[node].pop(run_id, None)
                 if not self._runs[node]:
@@ -89,6 +93,7 @@ class _NodeBoard:
             blamed_elsewhere=sum(each.blamed for each in runs.values() if not each.is_exposure_known),
             xids=sum(each.xids for each in runs.values()),
             has_exposure=bool(known),
+            codes=tuple(sorted(Counter(code for each in runs.values() for code in each.codes).items())),
         )
         held = tuple(
             (run_id, each.open_since)

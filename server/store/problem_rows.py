@@ -102,6 +102,8 @@ class NodeSums(NamedTuple):
     """Faults in runs that do not name them."""
     xids: int
     has_exposure: bool
+    codes: tuple[tuple[int, int], ...] = ()
+    """XID code → how many, ascending."""
 
 
 class NodeOfRun(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, groupby
 from operator import itemgetter
@@ -55,6 +56,9 @@ LOG_GONE = (
     "The facts up to {} were deleted, since the run had been over for long enough: it cannot be derived anew, and what "
     "is told of it now changes nothing."
 )
+
+
+_AT_ONCE = 400
 
 
 class Reader:
@@ -120,7 +124,14 @@ class Reader:
             found = connection.execute(
                 select(columns.row, columns.error).where(columns.run_id == key_of(run))
             ).one_or_none()
-        return None if found is None else _run_row(*found)
+        return None if found is None else run_row_of(*found)
+
+    def run_states(self) -> dict[str, int]:
+        """See `Store.run_states`."""
+        columns = tables.run_view.c
+        with self._engine.begin() as connection:
+            counted = select(columns.state, func.count()).group_by(columns.state)
+            return {row[0]: row[1] for row in connection.execute(counted)}
 
     def run_rows(self, search: str, state: str | None, sort: str, descending: bool, offset: int, limit: int) -> RunPage:
         """See `Store.run_rows`."""
@@ -141,7 +152,7 @@ class Reader:
                 .offset(offset)
                 .limit(limit)
             ).all()
-        return RunPage(tuple(_run_row(*entry) for entry in found), total)
+        return RunPage(tuple(run_row_of(*entry) for entry in found), total)
 
     def spans(self, run: str, start: int, end: int) -> tuple[Span, ...]:
         """See `Store.spans`."""
@@ -180,6 +191,24 @@ class Reader:
             ).scalars()
             blocks = [documents.read_block(list[RollupBin], packed) for packed in found]
         return tuple(between(chain.from_iterable(blocks), resolution, start, end))
+
+    def rollups(self, runs: Sequence[str], resolution: Resolution) -> dict[str, tuple[RollupBin, ...]]:
+        """See `Store.rollups`."""
+        columns = tables.rollup_block.c
+        names = {key_of(run): run for run in runs}
+        keys = sorted(names)
+        found: dict[str, list[RollupBin]] = {}
+        with self._engine.begin() as connection:
+            for first in range(0, len(keys), _AT_ONCE):
+                some = keys[first : first + _AT_ONCE]
+                wanted = (
+                    select(columns.run_id, columns.bins)
+                    .where(columns.run_id.in_(some), columns.resolution == resolution.value)
+                    .order_by(columns.run_id, columns.block)
+                )
+                for run_id, packed in connection.execute(wanted).all():
+                    found.setdefault(names[run_id], []).extend(documents.read_block(list[RollupBin], packed))
+        return {run: tuple(bins) for run, bins in found.items()}
 
     def fleet_rollup(self, resolution: Resolution, start: int, end: int) -> tuple[tuple[RollupBin, ...], int]:
         """See `Store.fleet_rollup`."""
@@ -341,6 +370,18 @@ class Reader:
             ).all()
         return (found[-1].revision if found else revision), tuple(row.run for row in found)
 
+    def newest_changes(self) -> tuple[int, int]:
+        """See `Store.newest_changes`."""
+        counter, alert = tables.change_counter.c, tables.alert.c
+        with self._engine.begin() as connection:
+            newest = connection.execute(select(func.max(counter.value))).scalar_one_or_none()
+            # One look into the index for each half of it.
+            changed = [
+                connection.execute(select(func.max(alert.changed_at)).where(alert.is_resolved.is_(half))).scalar_one()
+                for half in (False, True)
+            ]
+        return newest or 0, max(each or 0 for each in changed)
+
     def newest_revision(self) -> int:
         """See `Store.newest_revision`."""
         with self._engine.begin() as connection:
@@ -401,6 +442,7 @@ class Reader:
         return shutil.disk_usage(path.parent).free
 
 
-def _run_row(packed: bytes, error: str | None) -> RunRow:
+def run_row_of(packed: bytes, error: str | None) -> RunRow:
+    """A run as lists show it, with the error of its last derivation."""
     row = documents.read_document(RunRow, packed)
     return row if error is None else replace(row, error=error)

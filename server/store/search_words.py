@@ -107,7 +107,7 @@ def ts_vector(title: str, body: str, filters: Pairs) -> str:
         if len(of_word) < 255:
             of_word.append(str(min(place, _LAST_PLACE)))
     vector = [f"{_quoted(word)}:{','.join(of_word)}" for word, of_word in places.items()]
-    vector += [_quoted(f"{name}={value}") for name, value in filters]
+    vector += [_quoted(_field(name, value)) for name, value in filters]
     return " ".join(vector)
 
 
@@ -129,7 +129,12 @@ def _ts_term(term: Term) -> str:
 
 
 def _ts_filter(each: Filter) -> str:
-    return "(" + " | ".join(_quoted(f"{each.field}={value}") for value in each.values) + ")"
+    return "(" + " | ".join(_quoted(_field(each.field, value)) for value in each.values) + ")"
+
+
+def _field(name: str, value: str) -> str:
+    """A field as a word that no text has, whose beginning none has either: `ran` must not find every rank."""
+    return f"={name}={value}"
 
 
 def _quoted(word: str) -> str:

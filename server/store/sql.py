@@ -103,6 +103,11 @@ class SqlStore:
         with engines.answering():
             return self._reader.run_row(run)
 
+    def run_states(self) -> dict[str, int]:
+        """How many runs are in which state."""
+        with engines.answering():
+            return self._reader.run_states()
+
     def run_rows(self, search: str, state: str | None, sort: str, descending: bool, offset: int, limit: int) -> RunPage:
         """A slice of the saved rows."""
         with engines.answering():
@@ -122,6 +127,11 @@ class SqlStore:
         """Saved bins of a run that touch a range."""
         with engines.answering():
             return self._reader.rollup(run, resolution, start, end)
+
+    def rollups(self, runs: Sequence[str], resolution: Resolution) -> dict[str, tuple[RollupBin, ...]]:
+        """Every saved bin of these runs."""
+        with engines.answering():
+            return self._reader.rollups(runs, resolution)
 
     def fleet_rollup(self, resolution: Resolution, start: int, end: int) -> tuple[tuple[RollupBin, ...], int]:
         """The same of all runs together, and how many runs that are."""
@@ -167,6 +177,11 @@ class SqlStore:
         """The newest revision looked at, and the runs saved after `revision`."""
         with engines.answering():
             return self._reader.changes_since(revision, limit)
+
+    def newest_changes(self) -> tuple[int, int]:
+        """The newest change of any kind, and when an alert changed last."""
+        with engines.answering():
+            return self._reader.newest_changes()
 
     def newest_revision(self) -> int:
         """Revision of the view saved last."""

@@ -43,3 +43,16 @@ def test_the_article_can_be_compared_with_itself_only(client: httpx.Client) -> N
     found = client.get("/api/v1/compare", params={"with": ["article:in_process", "article:whole_job"]}).json()
     assert found["arms"][0]["reference"] and "vendor" in found["arms"][0]["about"]
     assert not found["differences"][0]["refused"]
+
+
+def test_config_changes_of_incidents_and_problems_are_answered(
+    client: httpx.Client, small_run: Callable[..., bytes], settled: Callable[[httpx.Client], None]
+) -> None:
+    client.post("/api/v1/facts", content=small_run("a"), headers={"content-type": "application/x-ndjson"})
+    settled(client)
+    incident = "a~0"
+    assert client.get(f"/api/v1/incidents/{incident}/config-changes").json() == {"incident_id": incident, "changes": []}
+    problem = client.get("/api/v1/problems").json()["rows"][0]["problem_id"]
+    assert client.get(f"/api/v1/problems/{problem}/config-changes").json() == {"problem_id": problem, "changes": []}
+    assert client.get("/api/v1/incidents/nobody/config-changes").status_code == 404
+    assert client.get("/api/v1/problems/nobody/config-changes").status_code == 404

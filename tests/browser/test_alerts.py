@@ -112,3 +112,22 @@ def test_nothing_is_wider_than_a_phone(alerts_server, open_page, path):
     page, _ = open_page(f"{alerts_server.url}{path}")
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_pages_of_no_one_run_are_drawn_again_when_something_comes(alerts_server, open_page):
+    """What somebody does elsewhere, and a run that begins to fail, come without a reload; what is unfolded stays so."""
+    problem = ask(alerts_server, "/api/v1/problems")["rows"][0]["problem_id"]
+    alerts, _ = open_page(f"{alerts_server.url}/alerts")
+    alerts.wait_for_selector(".alert")
+    alerts.click(".alert >> nth=0 >> summary")
+    one, _ = open_page(f"{alerts_server.url}/problems/{problem}")
+    one.wait_for_selector("#problem-content")
+    one.evaluate("window.kept = 1")
+    alerts.evaluate("window.kept = 1")
+    node, _ = open_page(f"{alerts_server.url}/nodes")
+    node.wait_for_selector("#nodes-list")
+    alerts_server.tell(looping("loop-late"))
+    alerts.wait_for_selector("a[href='/runs/loop-late']", timeout=30_000)
+    assert alerts.locator(".alert details[open]").count() == 1
+    one.wait_for_selector("#problem-content a[href^='/incidents/loop-late']", timeout=40_000)
+    assert one.evaluate("window.kept") == alerts.evaluate("window.kept") == 1

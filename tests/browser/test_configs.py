@@ -68,6 +68,17 @@ def test_somebody_says_why_a_config_changed_and_undoes_it(configs_server, open_p
     assert HOSTILE not in page.inner_text("#change")
 
 
+def test_a_config_change_is_a_mark_on_the_timeline_of_its_run(configs_server, open_page) -> None:
+    page, _ = open_page(f"{configs_server.url}/runs/raised")
+    page.wait_for_selector("#timeline-legend .sign-config")
+    assert "config change 1" in page.inner_text("#timeline-legend")
+    links = page.evaluate(
+        "document.querySelector('#timeline .js-plotly-plot').data.flatMap((trace) => trace.customdata || [])"
+    )
+    assert "/configs/changes/raised%401" in links
+    assert page.evaluate("window.fired") is None
+
+
 def test_every_config_has_a_page_and_two_of_them_a_difference(configs_server, open_page) -> None:
     page, _ = open_page(f"{configs_server.url}/configs")
     found = page.locator("#configs-list td:first-child a")

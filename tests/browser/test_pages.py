@@ -74,7 +74,9 @@ def test_dragging_over_the_picture_zooms_writes_the_address_and_stays_small(serv
     page, _ = open_page(server.url + "/runs/many")
     drawn(page)
     with page.expect_response(lambda response: "/figures/" in response.url and "from=" in response.url) as answered:
-        box = page.locator("#timeline .nsewdrag").nth(4).bounding_box()
+        row = page.locator("#timeline .nsewdrag").nth(4)
+        row.scroll_into_view_if_needed()
+        box = row.bounding_box()
         page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + box["height"] / 2)
         page.mouse.down()
         page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] / 2, steps=4)

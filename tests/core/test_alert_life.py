@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from rerail.server.core.alert_life import (
     AlertEvent,
     Change,
     Standing,
+    episodes,
     life,
     look,
     refusal_of,
@@ -214,3 +216,38 @@ def test_thresholds_that_make_no_sense_are_refused_with_their_field(change, fiel
     refused = threshold_refusal(change, ())
     assert refused is not None
     assert refused[0] == field
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([*Change, None]), st.integers(0, 400), st.sampled_from(["", "more"]), st.integers(1, 30)
+        ),
+        max_size=30,
+    )
+)
+def test_an_alert_is_open_during_its_episodes_and_at_no_other_time(steps):
+    watched = Watched()
+    open_at: dict[int, bool] = {}
+    for change, after, mark, undoes in steps:
+        watched.at += after * S
+        if change is None or change in BY_RULES:
+            watched.see(None if change is Change.CLEARED else finding(mark), after=1)
+        elif change is not Change.UNDO:  # an undo says that what came before never was
+            watched.do(change, **({"until": watched.at + undoes * S} if change is Change.SILENCE else {}))
+        open_at[watched.at] = not life(watched.events).is_resolved
+    found = episodes(watched.events)
+    for at, is_open in open_at.items():
+        assert is_open == any(each.start <= at and (each.end is None or at < each.end) for each in found)
+    assert all(one.end is not None and one.end <= two.start for one, two in pairwise(found))
+
+
+def test_an_episode_that_was_reopened_by_undoing_never_ended():
+    watched = Watched()
+    watched.see(finding())
+    assert watched.do(Change.RESOLVE)
+    resolved = watched.events[-1].event_id
+    assert episodes(watched.events)[0].ended_by == "Ada"
+    assert watched.do(Change.UNDO, undoes=resolved)
+    (episode,) = episodes(watched.events)
+    assert (episode.end, episode.ended_by) == (None, None)

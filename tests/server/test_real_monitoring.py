@@ -17,8 +17,14 @@ from urllib.parse import quote
 
 import pytest
 
+from rerail.server.alerts import AlertDesk
+from rerail.server.core.alert_rules import Finding, Severity, key_of
 from rerail.server.notify import alertmanager
+from rerail.server.notify.dispatch import RENEW_NS, Dispatch
 from rerail.server.notify.messages import Channel, Message, Told
+from rerail.server.queries import Queries
+from rerail.server.store import open_store
+from rerail.server.store.alert_rows import ChannelRow, Looked
 
 pytestmark = pytest.mark.slow
 S = 10**9
@@ -93,6 +99,71 @@ def test_an_alertmanager_takes_an_alert_and_its_end(tmp_path: Path):
         until(lambda: alerts() == [], "it does not take the end")
         alertmanager.send(channel, Message(3, "test", "rerail: test", (), 0, time.time_ns()))
         until(lambda: [each["labels"]["alertname"] for each in alerts()] == ["rerail_test"], "no test")
+
+
+def test_an_alertmanager_that_forgets_is_told_again(tmp_path: Path, database_url: str):
+    """An alert that it takes for over, as nobody spoke of it, stands again; one that is resolved does not."""
+    binary = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
+    if binary is None:
+        pytest.skip("no Alertmanager: apt-get install prometheus-alertmanager")
+    port = free_port()
+    (tmp_path / "am.yml").write_text("route:\n  receiver: none\nreceivers:\n  - name: none\n")
+    url = f"http://127.0.0.1:{port}"
+
+    def command(storage: str) -> list[str]:
+        return [
+            binary, f"--config.file={tmp_path / 'am.yml'}", f"--storage.path={tmp_path / storage}",
+            f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=",
+        ]  # fmt: skip
+
+    def shown() -> list[str]:
+        return [each["labels"]["run"] for each in json.loads(answer_of(f"{url}/api/v2/alerts") or b"[]")]
+
+    store = open_store(database_url)
+    began = time.time_ns()
+    # A day ago less a moment: what is told then is taken for over right now.
+    clock = Clock(began - 86_400 * S + 6 * S)
+    store.alerts.put_channel(ChannelRow(0, "am", "alertmanager", url, False, True, 0, None), None)
+    found = Finding("silence", "a", "Nothing is heard.", Severity.URGENT, since=began)
+    seen = Looked(key_of("silence", "a", ""), "a", "silence", "", clock.at, found, False)
+    assert store.alerts.record(0, 1, [seen], clock.at) is not None
+    dispatch = Dispatch(store, Queries(store, clock), None, clock)
+    try:
+        with running(command("first"), f"{url}/-/ready", tmp_path):
+            clock.at += 2 * S
+            assert dispatch.deliver_due() == 1
+            dispatch.wait(20)
+            until(lambda: shown() == ["a"], "it was not told")
+            until(lambda: shown() == [], "it does not take it for over")
+            clock.at = time.time_ns() - 3 * RENEW_NS
+            assert dispatch.renew_due() == 1
+            dispatch.wait(20)
+            until(lambda: shown() == ["a"], "it was not told again")
+            assert dispatch.renew_due() == 0, "it is told too often"
+        with running(command("second"), f"{url}/-/ready", tmp_path):
+            assert shown() == []
+            clock.at += RENEW_NS
+            assert dispatch.renew_due() == 1
+            dispatch.wait(20)
+            until(lambda: shown() == ["a"], "one that lost everything was not told")
+            AlertDesk(store, clock).act(seen.key, {"action": "resolve", "author": "Ada"})
+            clock.at += RENEW_NS
+            for _ in range(20):
+                dispatch.work()
+                dispatch.wait(20)
+            until(lambda: shown() == [], "it does not take the end")
+    finally:
+        store.close()
+
+
+class Clock:
+    """A clock that stands where it is put."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def __call__(self) -> int:
+        return self.at
 
 
 def test_a_prometheus_scrapes_the_metrics(tmp_path: Path, database_url: str):

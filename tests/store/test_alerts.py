@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+from itertools import count
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from rerail.server.alert_watch import AlertWatch
 from rerail.server.alerts import AlertDesk
 from rerail.server.core.alert_life import Change
 from rerail.server.core.alert_rules import Finding, Severity, key_of
-from rerail.server.core.facts import Initiator
+from rerail.server.core.facts import Evidence, Initiator
 from rerail.server.errors import NotFoundError, RefusedRequestError
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
@@ -18,10 +21,12 @@ from rerail.server.store import Store
 from rerail.server.store.alert_rows import ChannelRow, Looked
 from rerail.ui.markup import html
 from rerail.ui.pages.fleet import content
+from tests.generated import runs
 from tests.story import Story
 
 S = 10**9
 HOUR = 3600 * S
+numbers = count()
 
 
 class Clock:
@@ -257,3 +262,107 @@ def test_what_runs_without_a_gpu_number_lost_is_unknown_and_never_nothing(store:
     store.append([batch(*both.facts)])
     Projector(store, clock).derive_due()
     assert Queries(store, clock).fleet_page.view().now.uncounted_ns > 0
+
+
+def firing(store: Store) -> dict[str, bool]:
+    """Every alert that was ever written down, and whether its condition holds."""
+    rows, _ = store.alerts.rows(None, "", None, 0, 0, 10_000)
+    return {row.key: row.is_firing for row in rows}
+
+
+@settings(
+    max_examples=max(6, settings.default.max_examples // 12),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None,
+)
+@given(st.data())
+def test_looking_at_what_changed_comes_to_what_looking_at_everything_does(store: Store, batch, data: st.DataObject):
+    """Runs that share nodes, told bit by bit; some end; thresholds change, alerts are silenced, and time passes."""
+    name = f"{next(numbers)}"
+    made = data.draw(runs(run=f"generated-{name}", most_attempts=4))
+    left = {f"generated-{name}": list(made.facts)}
+    for run, is_over in ((f"ended-{name}", True), (f"open-{name}", False)):
+        story = Story(run).start().bring_up(20).steps(1, 5)
+        xid = Evidence(run=run, emitter="kernel", seq=0, at=story.at + S, source="kernel_log", node=f"node-{name}",
+                       text="NVRM: Xid (PCI:0000:04:00): 79, GPU has fallen off the bus.", job="1")  # fmt: skip
+        story.die(after=5).stop(2).start().bring_up(20).steps(6, 9)
+        left[run] = [xid, *(story.finish() if is_over else story).facts]
+    clock = Clock(made.as_of + S)
+    watch, projector = AlertWatch(store, clock), Projector(store, clock)
+    desk = AlertDesk(store, clock)
+    for _ in range(6):
+        for run, facts in left.items():
+            told = data.draw(st.integers(0, len(facts)), label=f"facts of {run}")
+            if told:
+                store.append([batch(*facts[:told], received_at=clock.at)])
+                del facts[:told]
+        done = data.draw(st.sampled_from(["nothing", "thresholds", "silence", "resolve"]))
+        if done == "thresholds":
+            rule, value = data.draw(
+                st.sampled_from([("same_node", 0), ("silence", 0), ("silence", 1), ("same_node", 1)])
+            )
+            desk.change_thresholds({"rule": rule, "values": {"on": value}})
+        elif (
+            standing := sorted(key for key, holds in firing(store).items() if holds and name in key)
+        ) and done != "nothing":
+            key = data.draw(st.sampled_from(standing))
+            if not store.alerts.alerts([key])[key][1].is_resolved:
+                desk.act(key, {"action": done} | ({"seconds": 600} if done == "silence" else {}))
+        clock.at += data.draw(st.sampled_from([S, 60 * S, HOUR, 25 * HOUR]))
+        while projector.derive_due():
+            pass
+        while watch.round():
+            pass
+        stands = firing(store)
+        everything = AlertWatch(store, clock)
+        everything.start_over()
+        while everything.round():
+            pass
+        assert firing(store) == stands
+        watch.lost()
+
+
+def test_alerts_of_a_run_that_is_over_follow_the_time(store: Store, clock: Clock, batch):
+    """Nobody saves the run any more: a silence ends all the same, and a day later nothing is found of it."""
+    store.append([batch(*looping().finish().facts)])
+    Projector(store, clock).derive_due()
+    watch, desk = AlertWatch(store, clock), AlertDesk(store, clock)
+    assert watch.round() == 1
+    key = next(key for key, holds in firing(store).items() if holds)
+    desk.act(key, {"action": "silence", "seconds": 600})
+    clock.at += 601 * S
+    watch.round()
+    assert store.alerts.events(key)[-1].change is Change.UNSILENCE
+    assert Queries(store, clock).alerts.alert(key).standing == "open"
+    clock.at += 24 * HOUR
+    watch.round()
+    assert store.alerts.events(key)[-1].change is Change.CLEARED
+    assert not any(firing(store).values())
+
+
+def test_alerts_and_config_changes_lie_on_the_timeline_of_their_run(store: Store, clock: Clock, batch):
+    story = Story("a").start(config='{"rank_heartbeat_timeout": 300}').bring_up(20).steps(1, 50)
+    story.die(after=5).stop(2).start(config='{"rank_heartbeat_timeout": 90}').bring_up(20).steps(51, 53)
+    for _ in range(3):
+        story.die(after=5).stop(2).start().bring_up(20).steps(51, 53)
+    store.append([batch(*story.facts), batch(*looping("other").facts)])
+    clock.at = story.at + 2 * S
+    Projector(store, clock).derive_due()
+    AlertWatch(store, clock).round()
+    queries = Queries(store, clock)
+    whole = queries.timeline("a", None, None)
+    (change,) = whole.config_changes
+    assert change.at == queries.run("a").attempts[1].started_at
+    assert [(one.name, one.old.value, one.new.value) for one in change.knobs] == [("heartbeat_timeout", 300, 90)]
+    fired = {row.row.rule for row in queries.alerts.alerts(run="a").rows}
+    assert {mark.rule for mark in whole.alerts} == fired
+    assert all(mark.end is None and mark.start == clock.at for mark in whole.alerts)
+    firsts = {store.alerts.events(row.row.key)[0].event_id for row in queries.alerts.alerts(run="a").rows}
+    assert {mark.link for mark in whole.alerts} == {f"/alerts?run=a#alert-{each}" for each in firsts}
+    before = queries.timeline("a", whole.start, change.at - 1)
+    assert (before.alerts, before.config_changes) == ((), ())
+    key = next(row.row.key for row in queries.alerts.alerts(run="a").rows if row.row.rule == "same_fault_again")
+    clock.at += HOUR
+    AlertDesk(store, clock).act(key, {"action": "resolve", "author": "Ada", "reason": "mended"})
+    (resolved,) = (mark for mark in queries.alerts.marks("a", 0, clock.at) if mark.end is not None)
+    assert (resolved.rule, resolved.end, resolved.ended_by) == ("same_fault_again", clock.at, "Ada")

@@ -8,11 +8,17 @@ from collections.abc import Callable
 import pytest
 
 from rerail.server.config_changes import ChangeDesk
+from rerail.server.core.causes import rules
+from rerail.server.core.facts import Evidence
+from rerail.server.core.recovery_configs.knobs import KNOB
+from rerail.server.core.recovery_configs.suspects import POINTS
 from rerail.server.errors import NotFoundError, RefusedRequestError
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
 from rerail.server.store import Batch, Store
 from tests.story import Story
+
+S = 10**9
 
 
 def told(store: Store, batch: Callable[..., Batch], heartbeats: tuple[int, ...], run: str = "a") -> Queries:
@@ -52,7 +58,7 @@ def test_what_people_said_of_a_change_outlives_a_replay_and_is_undone_by_another
     Projector(store, clock=lambda: 2 * 10**18).derive_due()
     row = queries.configs.change("a@1")
     assert (row.said.changed_by, row.said.reason, row.before.faults, row.after.faults) == ("Ada", "false kills", 1, 0)
-    assert [each.change.change_id for each in queries.configs.changes_about("a~0")] == ["a@1"]
+    assert [each.row.change.change_id for each in queries.configs.changes_about("a~0", ())] == ["a@1"]
     assert queries.configs.changes(unexplained=True).total == 0
     desk.say("a@1", {"action": "undo", "undoes": row.said.actions[0].action_id})
     assert queries.configs.change("a@1").said.reason is None
@@ -98,3 +104,52 @@ def test_runs_and_configs_are_sides_of_a_comparison(store: Store, batch: Callabl
         queries.configs.compare(["a", "nobody"])
     with pytest.raises(ValueError, match="two to six"):
         queries.configs.compare(["a", "a"])
+
+
+def test_a_change_before_a_fault_is_named_where_its_cause_points_at_the_knob(
+    store: Store, batch: Callable[..., Batch]
+) -> None:
+    """Of three changes one touches what a NCCL time-out points at; it is named with old and new, who, why, and when."""
+    story = Story("a")
+    for index, config in enumerate(
+        ({"max_restarts": 3, "nccl_timeout": 600}, {"max_restarts": 9, "nccl_timeout": 600},
+         {"max_restarts": 9, "nccl_timeout": 60})
+    ):  # fmt: skip
+        story.start(config=json.dumps(config)).bring_up(10).steps(1 + 50 * index, 50 + 50 * index)
+        if index < 2:
+            story.die(after=20).stop(1)
+    watchdog = (
+        "[rank0]:[E ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=60000) ran for 60001 milliseconds "
+        "before timing out."
+    )
+    evidence = Evidence(run="a", emitter="log", seq=0, at=story.at + S, source="stderr", rank=0, job="job", restart=2,
+                        text=watchdog)  # fmt: skip
+    story.die(after=20, by="launcher").stop(1)
+    story.start(config=json.dumps({"max_restarts": 9, "nccl_timeout": 60})).bring_up(10)
+    store.append([batch(*story.facts, evidence)])
+    Projector(store, clock=lambda: 2 * 10**18).derive_due()
+    queries = Queries(store)
+    incident = queries.run("a").incidents[-1]
+    assert incident.verdict.cause == "nccl_timeout"
+    ChangeDesk(store, lambda: 5).say("a@2", {"action": "explain", "changed_by": "Ada", "reason": "find hangs sooner"})
+    (about,) = queries.config_changes_of_incident(incident.incident_id)
+    assert [(one.name, one.old.value, one.new.value) for one in about.knobs] == [("collective_timeout", 600, 60)]
+    assert (about.row.said.changed_by, about.row.said.reason) == ("Ada", "find hangs sooner")
+    assert "with the attempt that failed" in about.reason
+    assert queries.config_changes_of_incident("a~0") == ()
+    problem = queries.problems.similar(incident.incident_id).problem
+    assert problem is not None
+    (of_problem,) = queries.config_changes_of_problem(problem.problem.problem_id)
+    assert (of_problem.row.change.change_id, of_problem.incidents) == ("a@2", 1)
+    ChangeDesk(store, lambda: 6).say(
+        "a@1", {"action": "link", "target_kind": "incident", "target": incident.incident_id}
+    )
+    linked, suspect = queries.config_changes_of_incident(incident.incident_id)
+    assert (linked.row.change.change_id, linked.is_linked) == ("a@1", True)
+    assert (suspect.row.change.change_id, suspect.is_linked) == ("a@2", False)
+
+
+def test_every_cause_that_points_at_knobs_is_a_cause_and_its_knobs_are_knobs() -> None:
+    assert set(POINTS) <= set(rules())
+    assert {name for each in POINTS.values() for name in each.knobs} <= set(KNOB)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from sqlalchemy import func, select
 
+from rerail.server.config_changes import ChangeDesk
 from rerail.server.core.facts import Note as NoteFact
 from rerail.server.core.notes import MentionKind, NoteRevision, RevisionKind, Subject, SubjectKind, written
 from rerail.server.core.problems import ActionKind, ProblemAction
+from rerail.server.core.search.documents import Document
 from rerail.server.core.search.query import parse_query
 from rerail.server.errors import NotFoundError, RefusedRequestError
 from rerail.server.notes import Change, NoteConflictError, NoteDesk
@@ -18,6 +23,7 @@ from rerail.server.projector import Projector
 from rerail.server.queries import Queries
 from rerail.server.store import engines, tables
 from rerail.server.store.note_rows import NewNote
+from rerail.server.store.search_writing import renew
 from tests.story import Story
 
 NODE = Subject(SubjectKind.NODE, "gpu-17")
@@ -152,6 +158,73 @@ def test_a_replay_rebuilds_what_can_be_found(told):
     while projector.derive_due():
         pass
     assert {text: found(told, text) for text in wanted} == wanted
+
+
+def test_a_config_change_is_found_by_its_knobs_and_by_what_people_say_of_it(store, batch):
+    story = Story("llama").start(config='{"rank_heartbeat_timeout": 300}').bring_up(10).steps(1, 50).die(after=20)
+    story.stop(1).start(config='{"rank_heartbeat_timeout": 90}').bring_up(10).steps(51, 60).finish()
+    store.append([batch(*story.facts)])
+    Projector(store).derive_due()
+    change = ("config_change", "llama@1")
+    assert found(store, "kind:config_change heartbeat") == [change]
+    assert found(store, "run:llama kind:config_change 300") == [change]
+    (row,) = Queries(store).search.find("kind:config_change heartbeat").rows
+    assert row.path == "/configs/changes/llama%401"
+    assert found(store, "impatient") == []
+    said = ChangeDesk(store).say("llama@1", {"action": "explain", "changed_by": "Ada", "reason": "impatient 학습"})
+    assert found(store, "impatient") == found(store, "학습") == found(store, "ada") == [change]
+    store.search.rebuild()
+    assert found(store, "impatient") == [change]
+    ChangeDesk(store).say("llama@1", {"action": "undo", "undoes": said.action_id})
+    assert found(store, "impatient") == []
+    NoteDesk(store).write(Subject(SubjectKind.CONFIG_CHANGE, "llama@1"), "too short", "Kim")
+    with pytest.raises(NotFoundError, match="llama@0"):
+        NoteDesk(store).write(Subject(SubjectKind.CONFIG_CHANGE, "llama@0"), "nothing changed there", "Kim")
+
+
+@settings(
+    max_examples=max(10, settings.default.max_examples // 5),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+)
+@given(
+    st.floats(0, 1), st.integers(1, 40), st.integers(1, 60), st.integers(1, 200), st.integers(0, 400),
+    st.randoms(use_true_random=False),
+)  # fmt: skip
+def test_the_newest_that_match_are_found_however_rare_they_are(
+    store, monkeypatch, filled, share, most, walked, most_walked, before, chance
+):
+    """Both databases, whatever is walked and whatever the index is asked for, give what looking at each gives."""
+    monkeypatch.setattr("rerail.server.store.search_store.WALKED_FIRST", walked)
+    monkeypatch.setattr("rerail.server.store.search_store.MOST_WALKED", most_walked)
+    word = chance.choice(sorted(filled, key=lambda each: abs(len(filled[each]) / 400 - share))[:3])
+    query = replace(parse_query(f'"{word}"', 0), before=before * S if before else None)
+    wanted = sorted((number for number in filled[word] if not before or number < before), reverse=True)
+    hits = store.search.hits(query, most)
+    assert [int(each.subject) for each in hits.hits] == wanted[:most]
+    assert hits.is_cut == (len(wanted) > most)
+
+
+@pytest.fixture
+def filled(store, database):
+    """Word → numbers of the documents it is in, of 400; document n began at second n."""
+    places: dict[str, list[int]] = {f"word{every}": [] for every in (1, 2, 3, 5, 11, 37, 100, 399)}
+    made = []
+    for number in range(1, 401):
+        inside = [word for word in places if number % int(word[4:]) == 0]
+        for word in inside:
+            places[word].append(number)
+        made.append(Document("note", str(number), number * S, "", " ".join(inside), fields=(("rank", "1"),)))
+    engine = engines.write_engine(engines.normalised(database))
+    with engine.begin() as connection:
+        renew(connection, [tables.search_document.c.kind == "nothing"], made)
+    engine.dispose()
+    return places
+
+
+def test_a_word_that_goes_on_finds_no_name_of_a_field(store, filled):
+    assert found(store, "rank") == found(store, "ran") == found(store, "kin") == []
+    assert len(store.search.hits(parse_query("rank:1 kind:note", 0), 500).hits) == 400
 
 
 def test_what_people_do_with_a_problem_is_found_at_once(told):

@@ -9,11 +9,15 @@ from dataclasses import dataclass, replace
 import pytest
 
 from rerail.server.core.facts import Phase
+from rerail.server.core.recovery_configs.changes import difference
+from rerail.server.core.recovery_configs.normalising import recovery_config
 from rerail.server.core.view import Checkpoint, SlidingPoint, SpanKind, StepPoint
+from rerail.server.query_results import AlertMark, ConfigMark, NoteMark
 from rerail.ui.figures.axis import Axis
 from rerail.ui.figures.curves import goodput_curves, step_curves
 from rerail.ui.figures.lanes import Tone, checkpoint_blocks
 from rerail.ui.figures.run_picture import RunPicture, empty_figure, run_figure
+from rerail.ui.figures.signs import alert_signs, config_signs, note_signs, sign_legend
 from rerail.ui.figures.strip import recovery_strip
 from rerail.ui.figures.timeline import RASTER_ROWS, bar_traces, column_traces, timeline_bars, timeline_columns
 from rerail.ui.figures.waterfall import waterfall_bars
@@ -133,3 +137,33 @@ def test_equal_recoveries_stand_above_each_other():
 def test_an_empty_picture_is_as_high_as_a_full_one(scheme):
     full = run_figure(RunPicture(AXIS), scheme)
     assert empty_figure(scheme)["layout"]["height"] == full["layout"]["height"]
+
+
+@pytest.mark.parametrize("scheme", [LIGHT, DARK], ids=["light", "dark"])
+def test_alerts_changes_and_notes_are_marks_with_links_and_words_that_cannot_bring_markup(scheme):
+    axis = Axis(START, START + 100 * SECOND)
+    hostile = "<b>x</b>"
+    open_one = AlertMark(START - 50 * SECOND, None, "same_step", hostile, True, None, "/alerts?run=a#alert-1")
+    over = AlertMark(START + SECOND, START + 9 * SECOND, "stall", "stood still", True, hostile, "/alerts?run=a#alert-2")
+    knob = difference(recovery_config('{"max_restarts": 3}'), recovery_config('{"max_restarts": 9}'))
+    change = ConfigMark(START + 20 * SECOND, "a@1", knob, hostile, None, "/configs/changes/a%401")
+    note = NoteMark(START + 30 * SECOND, None, None, hostile, "#note-1")
+    alerts = alert_signs([open_one, over], START + 100 * SECOND, axis)
+    changes, notes = config_signs([change], axis), note_signs([note], axis)
+    figure = run_figure(RunPicture(axis, alerts=alerts, config_changes=changes, notes=notes), scheme)
+    marks = [trace for trace in figure["data"] if trace.get("mode") == "markers"]
+    assert {link for trace in marks for link in trace["customdata"]} == {
+        "/alerts?run=a#alert-1", "/alerts?run=a#alert-2", "/configs/changes/a%401", "#note-1",
+    }  # fmt: skip
+    assert len({trace["marker"]["symbol"] for trace in marks}) == 4
+    hovers = " ".join(hover for trace in marks for hover in trace["hovertext"])
+    assert hostile not in hovers
+    assert "&lt;b&gt;x&lt;/b&gt;" in hovers
+    assert "restarts by the launcher: 3 → 9" in hovers
+    assert "nobody said why" in hovers
+    red = [trace for trace in marks if trace["marker"]["color"] == scheme.danger]
+    assert [trace["customdata"] for trace in red] == [["/alerts?run=a#alert-1"]]
+    assert red[0]["x"] == [axis.text(START)]
+    assert [name for _, name, _ in sign_legend([*alerts, *changes, *notes])] == [
+        "open alert", "resolved alert", "config change", "note",
+    ]  # fmt: skip

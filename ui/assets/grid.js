@@ -53,6 +53,17 @@
       element("span", { className: "muted" }, data.phases_text));
   };
 
+  components.Strip = ({ value }) => {
+    if (!value) return null;
+    const edge = (place) => `${(100 * place / value.lost.length).toFixed(2)}%`;
+    const colors = value.lost.map((which) => (which < 0 ? "transparent" : `var(--phase-${value.names[which]})`));
+    const lost = colors.map((color, place) => `${color} ${edge(place)} ${edge(place + 1)}`).join(", ");
+    const heights = value.productive.flatMap((share, place) => [`${edge(place)} ${100 - share}%`, `${edge(place + 1)} ${100 - share}%`]);
+    const about = { title: value.text, "aria-label": value.text };
+    return element("div", { className: "strip-cell", role: "img", ...about, style: { backgroundImage: `linear-gradient(90deg, ${lost})` } },
+      element("i", { style: { clipPath: `polygon(0% 100%, ${heights.join(", ")}, 100% 100%)` } }));
+  };
+
   components.Pair = ({ value }) => {
     if (!value) return null;
     return element("div", { className: "cell-two" },
@@ -71,7 +82,7 @@
   };
 
   /* A phone shows what fits: the name, how it is, how good it is. */
-  const NARROW = { state: 560, faults: 900, recover: 760, checkpoint: 1100, step: 1000, phases: 620 };
+  const NARROW = { state: 560, faults: 900, recover: 760, checkpoint: 1100, step: 1000, phases: 620, strip: 820 };
   function fit() {
     const api = grid();
     if (!api || api.isDestroyed()) return;

@@ -5,7 +5,42 @@
 (function () {
   const channel = window.BroadcastChannel ? new BroadcastChannel("rerail-live") : null;
   const POLL_MS = 4000;
-  const state = { asOf: null, heard: null, lost: null, cursor: null };
+  const state = { asOf: null, heard: null, lost: null, cursor: null, newest: null, alertsAt: null };
+
+  /* Pages that are of no one run: drawn again when anything changed, but not all the time. */
+  const SLOW_MS = 10000;
+  const again = (property) => () => dash_clientside.set_props(property, { data: { n: Date.now() } });
+  function list(name) {
+    // A new value each time, so that the list is asked for again; what is after the point is no row.
+    const kept = Number(new URLSearchParams(location.search).get("offset") || 0);
+    return () => dash_clientside.set_props(`${name}-offset`, { data: kept + Math.random() / 2 });
+  }
+  const PAGES = {
+    "problem-page": () => again("problem-live"), "node-page": () => again("node-live"),
+    "fleet-page": () => again("fleet-live"), "problems-page": () => list("problems"), "nodes-page": () => list("nodes"),
+  };
+
+  function elsewhere(message) {
+    const isNew = (name, value) => {
+      const before = state[name];
+      state[name] = value;
+      return before !== null && value !== undefined && before !== value;
+    };
+    const isChanged = isNew("newest", message.newest);
+    if (isNew("alertsAt", message.alerts_at) && document.getElementById("alerts-page")) {
+      soon("alerts-page", () => shown("alerts-page", () => { again("alerts-live")(); list("alerts")(); }));
+    }
+    if (!isChanged) return;
+    for (const [page, draw] of Object.entries(PAGES)) {
+      if (document.getElementById(page)) soon(page, () => shown(page, draw()), SLOW_MS);
+    }
+  }
+
+  /* A page that was left meanwhile is not drawn, and one that nobody sees when somebody does. */
+  function shown(page, draw) {
+    if (document.hidden) { state.later = [page, draw]; return; }
+    if (document.getElementById(page)) draw();
+  }
 
   function changed(runs) {
     const page = document.getElementById("run-page") || document.getElementById("incident-page");
@@ -27,6 +62,11 @@
   }
 
   document.addEventListener("visibilitychange", () => {
+    if (!document.hidden && state.later) {
+      const [page, draw] = state.later;
+      state.later = null;
+      shown(page, draw);
+    }
     if (document.hidden || !state.missed) return;
     const page = state.missed;
     state.missed = null;
@@ -35,15 +75,19 @@
 
   /* Many facts make many signs; a page is drawn again at most every two seconds. */
   const waiting = new Map();
-  function soon(name, act) {
+  function soon(name, act, after = 2000) {
     if (waiting.has(name)) return;
-    waiting.set(name, setTimeout(() => { waiting.delete(name); act(); }, 2000 * (waiting.size ? 1.2 : 1)));
+    waiting.set(name, setTimeout(() => { waiting.delete(name); act(); }, after * (waiting.size ? 1.2 : 1)));
   }
 
   function heard(message) {
     state.heard = Date.now();
     state.lost = null;
-    if (message && message.run_ids) { state.cursor = message.cursor; changed(message.run_ids); }
+    if (message && message.run_ids) {
+      state.cursor = message.cursor;
+      changed(message.run_ids);
+      elsewhere(message);
+    }
     tick();
   }
 

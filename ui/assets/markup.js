@@ -33,10 +33,19 @@
   }
 
   function lay(parent, children) {
+    const ids = new Set(children.map((child) => typeof child !== "string" && child[1].id).filter(Boolean));
     for (let index = 0; index < children.length; index += 1) {
       const wanted = children[index];
-      const present = parent.childNodes[index];
-      if (!present) parent.append(build(wanted));
+      let present = parent.childNodes[index];
+      // What has an id is moved to its place and not made anew, so that what was unfolded in it stays so.
+      const named = typeof wanted !== "string" && wanted[1].id;
+      if (named && present && present.id !== named) {
+        const same = [...parent.children].find((child) => child.id === named);
+        if (same) { parent.insertBefore(same, present); present = same; }
+      }
+      const isWantedLater = present && present.id && present.id !== named && ids.has(present.id);
+      if (isWantedLater) parent.insertBefore(build(wanted), present);
+      else if (!present) parent.append(build(wanted));
       else if (typeof wanted === "string") {
         if (present.nodeType !== Node.TEXT_NODE) present.replaceWith(build(wanted));
         else if (present.data !== wanted) present.data = wanted;

@@ -88,15 +88,18 @@
     if (caption) caption.textContent = drawing.caption;
     const legend = document.getElementById("timeline-legend");
     if (legend) {
-      legend.replaceChildren(...drawing.legend.map(([phase, name, share]) => {
+      const entry = (look, name, number) => {
         const item = document.createElement("span");
         const swatch = document.createElement("i");
-        swatch.className = `swatch ph ph-${phase}`;
+        swatch.className = `swatch ${look}`;
         const part = document.createElement("b");
-        part.textContent = share;
+        part.textContent = number;
         item.append(swatch, `${name} `, part);
         return item;
-      }));
+      };
+      legend.replaceChildren(
+        ...drawing.legend.map(([phase, name, share]) => entry(`ph ph-${phase}`, name, share)),
+        ...drawing.signs.map(([kind, name, times]) => entry(`sign sign-${kind}`, name, times)));
     }
     const follow = document.getElementById("timeline-follow");
     const isWhole = state.from === null && state.span === null;

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from rerail.ui.figures.axis import Axis, Json
 from rerail.ui.figures.curves import Curve, goodput_traces, step_traces
 from rerail.ui.figures.lanes import Block, block_traces
-from rerail.ui.figures.note_signs import NoteSign, note_traces
+from rerail.ui.figures.signs import Sign, sign_traces
 from rerail.ui.figures.timeline import Bar, Column, bar_traces, column_traces
 from rerail.ui.theme import FONT, Scheme
 
@@ -26,6 +26,8 @@ ROWS = (
     ("attempts", 20),
     ("checkpoints", 18),
     ("incidents", 24),
+    ("alerts", 14),
+    ("config", 14),
     ("notes", 14),
     ("goodput", 168),
     ("steps", 132),
@@ -42,7 +44,7 @@ TICKS = [
 ]
 """The hour first, the day under it where it changes; as the tables write them."""
 
-HEIGHT = TOP + sum(height for _, height in ROWS) + 4 * GAP + 2 * GAP_BEFORE_CURVE + BOTTOM
+HEIGHT = TOP + sum(height for _, height in ROWS) + (len(ROWS) - 3) * GAP + 2 * GAP_BEFORE_CURVE + BOTTOM
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,9 @@ class RunPicture:
     attempts: Sequence[Block] = ()
     checkpoints: Sequence[Block] = ()
     incidents: Sequence[Block] = ()
-    notes: Sequence[NoteSign] = ()
+    alerts: Sequence[Sign] = ()
+    config_changes: Sequence[Sign] = ()
+    notes: Sequence[Sign] = ()
     goodput: tuple[Curve, Curve] | None = None
     window: str = ""
     """The sliding window as words."""
@@ -79,7 +83,8 @@ def run_figure(picture: RunPicture, scheme: Scheme) -> Json:
         ("incidents", picture.incidents),
     ):
         traces += block_traces(blocks, axis, scheme, names[lane])
-    traces += note_traces(picture.notes, axis, scheme, names["notes"])
+    for lane, signs in (("alerts", picture.alerts), ("config", picture.config_changes), ("notes", picture.notes)):
+        traces += sign_traces(signs, axis, scheme, names[lane])
     if picture.goodput is not None:
         traces += goodput_traces(picture.goodput, axis, scheme, names["goodput"])
     if picture.steps is not None:
@@ -211,7 +216,7 @@ def _vertical(name: str, domain: tuple[float, float], scheme: Scheme) -> Json:
 
 def _titles(picture: RunPicture, scheme: Scheme, domains: dict[str, tuple[float, float]]) -> list[Json]:
     titles = []
-    for name in ("phases", "attempts", "checkpoints", "incidents", "notes"):
+    for name in ("phases", "attempts", "checkpoints", "incidents", "alerts", "config", "notes"):
         bottom, top = domains[name]
         titles.append(
             {
@@ -227,6 +232,8 @@ def _titles(picture: RunPicture, scheme: Scheme, domains: dict[str, tuple[float,
                     "attempts": "att.",
                     "checkpoints": "ckpt",
                     "incidents": "inc.",
+                    "alerts": "alert",
+                    "config": "conf.",
                     "notes": "note",
                 }[name]
                 if picture.is_narrow

@@ -115,7 +115,7 @@ def _row(row: ChangeRow) -> Sequence[Content]:
         link(instant(change.at), change_path(change.change_id)),
         where,
         _what(row),
-        _why(row),
+        why(row),
         f"{row.before.faults} → {row.after.faults}",
         _two(row, lambda side: (None, 0) if side.detecting is None else (side.detecting.p50_ns, side.detecting.n)),
         _two(row, lambda side: (None, 0) if side.recover is None else (side.recover.p50_ns, side.recover.n)),
@@ -144,7 +144,8 @@ def _what(row: ChangeRow) -> list[Content]:
     return shown
 
 
-def _why(row: ChangeRow) -> list[Content]:
+def why(row: ChangeRow) -> list[Content]:
+    """Who brought a change and why, as far as anybody said, and what argued for it."""
     said = row.said
     asked = {"operator": "an operator", "fault": "came with the restart after a fault", "scheduler": "the scheduler"}
     shown: list[Content] = []

@@ -8,7 +8,7 @@ from dash import Dash
 from dash import html as dash_html
 from dash.development.base_component import Component
 
-from rerail.server.core.recovery_configs.knobs import OFF, RecoveryConfig, Setting, Standing
+from rerail.server.core.recovery_configs.knobs import RecoveryConfig, Setting, Standing
 from rerail.server.core.view import Percentiles
 from rerail.server.queries import Queries
 from rerail.server.query_config_results import ConfigPage, ConfigRow
@@ -18,6 +18,7 @@ from rerail.ui.elements import Head, badge, empty, instant, link, table
 from rerail.ui.lists import ROWS, ListKind, Wanted, pager
 from rerail.ui.markup import Content, Markup, html
 from rerail.ui.reading import in_thread
+from rerail.ui.text import setting as value
 
 PAGE = "configs"
 
@@ -147,19 +148,6 @@ def summary(config: RecoveryConfig) -> str:
         if setting.is_known:
             said.append(f"{setting.knob.title} {value(setting)}")
     return ", ".join(said)
-
-
-def value(setting: Setting) -> str:
-    """A value as people say it."""
-    if setting.value is None:
-        return text.UNKNOWN
-    if setting.value == OFF or isinstance(setting.value, str):
-        return (
-            str(setting.value).replace("_", " ") if setting.knob.unit != "s" or setting.value == OFF else setting.value
-        )
-    if setting.knob.unit == "s":
-        return text.duration(round(float(setting.value) * 1_000_000_000))
-    return f"{text.number(int(setting.value))} {setting.knob.unit}".strip()
 
 
 def standing(setting: Setting) -> Markup:

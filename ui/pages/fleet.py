@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dash import Dash
+from dash import Dash, Input, Output, dcc
 from dash import html as dash_html
 from dash.development.base_component import Component
+from dash.exceptions import PreventUpdate
 
 from rerail.server.core.facts import Phase, Scope
 from rerail.server.core.view import RunState
 from rerail.server.queries import Queries
-from rerail.server.query_fleet import CauseCost, FleetSum, FleetView, ScopeRecovery, WantingRun
+from rerail.server.query_fleet import CauseCost, FleetSum, FleetView, ScopeRecovery, WantingRow
 from rerail.ui import text
 from rerail.ui.address import NODES, RUNS, Address, node_path, run_path
 from rerail.ui.elements import Head, badge, empty, instant, link, panel, phase_class, table, tile
-from rerail.ui.markup import Content, Markup, html, island
+from rerail.ui.markup import Content, Markup, encoded, html, island
 from rerail.ui.reading import in_thread
 
 PAGE = "fleet"
@@ -30,7 +31,7 @@ async def layout(queries: Queries, _address: Address, _search: str) -> Component
     """The page."""
     view = await in_thread(queries.fleet_page.view)
     return dash_html.Div(
-        [dash_html.H1("Fleet"), island(content(view), "fleet-content")],
+        [dash_html.H1("Fleet"), dcc.Store(id="fleet-live"), island(content(view), "fleet-content")],
         className="page-body",
         id="fleet-page",
         **{"data-title": "Fleet"},
@@ -38,7 +39,13 @@ async def layout(queries: Queries, _address: Address, _search: str) -> Component
 
 
 def register(app: Dash, queries: Queries) -> None:
-    """Nothing to add: the page is drawn once."""
+    """Add the callback that draws the page again when something changed."""
+
+    @app.callback(Output("fleet-content", "data-markup"), Input("fleet-live", "data"), prevent_initial_call=True)
+    async def refresh(signal: object) -> str:
+        if signal is None:
+            raise PreventUpdate
+        return encoded(content(await in_thread(queries.fleet_page.view)))
 
 
 def content(view: FleetView) -> list[Content]:
@@ -117,7 +124,7 @@ def _wanting(view: FleetView) -> Markup:
     return panel("Needs a person", [*map(_want, view.wanting), more], "wanting", lead=lead, wide=True)
 
 
-def _want(wanting: WantingRun) -> Markup:
+def _want(wanting: WantingRow) -> Markup:
     run = wanting.run
     what: list[Content] = []
     for each in wanting.alerts[:2]:

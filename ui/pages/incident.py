@@ -26,7 +26,7 @@ from rerail.ui import address, text
 from rerail.ui.address import CONFIG_CHANGES, Address, config_path, incident_path, node_path, run_path
 from rerail.ui.elements import Head, badge, copy_table_button, instant, link, panel, table
 from rerail.ui.markup import Content, Markup, encoded, html, island
-from rerail.ui.pages import incident_changes, incident_files, incident_history
+from rerail.ui.pages import changes_about, incident_changes, incident_files, incident_history
 from rerail.ui.pages.incident_files import files_list, files_part
 from rerail.ui.pages.incident_flight_recorder import flight_recorder_panel
 from rerail.ui.pages.notes_part import notes_part
@@ -47,6 +47,7 @@ async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
     found = await in_thread(queries.incident, wanted.name)
     past = await in_thread(incident_history.history_of, queries, wanted.name)
     past += await in_thread(incident_changes.changes_of, queries, wanted.name)
+    past += await in_thread(changes_about.of_incident, queries, wanted.name)
     given = await in_thread(queries.artefacts, wanted.name)
     return dash_html.Div(
         [
@@ -85,6 +86,7 @@ def register(app: Dash, queries: Queries) -> None:
             given = await in_thread(queries.artefacts, incident_id)
             past = await in_thread(incident_history.history_of, queries, incident_id)
             past += await in_thread(incident_changes.changes_of, queries, incident_id)
+            past += await in_thread(changes_about.of_incident, queries, incident_id)
         except NotFoundError as error:
             raise PreventUpdate from error
         return encoded(content(found, past)), encoded(files_list(given))

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dash import Dash
+from dash import Dash, Input, Output, State, dcc
 from dash import html as dash_html
 from dash.development.base_component import Component
+from dash.exceptions import PreventUpdate
 
 from rerail.server.core.notes import SubjectKind
 from rerail.server.core.rates import DAY_NS
+from rerail.server.errors import NotFoundError
 from rerail.server.queries import Queries
 from rerail.server.query_problem_results import NodeEvent, NodeView, Occurrence
 from rerail.ui import text
 from rerail.ui.address import NODES, Address, incident_path, problems_of_node_path, run_path
 from rerail.ui.elements import Head, badge, copy_table_button, folded, instant, link, panel, tile
-from rerail.ui.markup import Content, Markup, html, island
+from rerail.ui.markup import Content, Markup, encoded, html, island
 from rerail.ui.pages.nodes import level_badge
 from rerail.ui.pages.notes_part import notes_part
 from rerail.ui.pages.problem import OCCURRENCE_HEADS, occurrence_row
@@ -32,7 +34,12 @@ async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
     """The page of one node."""
     found = await in_thread(queries.nodes.node, wanted.name)
     return dash_html.Div(
-        [island(content(found), "node-content"), await notes_part(queries, SubjectKind.NODE, found.node.node)],
+        [
+            dcc.Store(id="node-id", data=found.node.node),
+            dcc.Store(id="node-live"),
+            island(content(found), "node-content"),
+            await notes_part(queries, SubjectKind.NODE, found.node.node),
+        ],
         id="node-page",
         className="page-body",
         **{"data-title": found.node.node},
@@ -40,7 +47,21 @@ async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
 
 
 def register(app: Dash, queries: Queries) -> None:
-    """Nothing on this page changes by itself."""
+    """Add the callback that draws the node again when something changed."""
+
+    @app.callback(
+        Output("node-content", "data-markup"),
+        Input("node-live", "data"),
+        State("node-id", "data"),
+        prevent_initial_call=True,
+    )
+    async def refresh(signal: object, name: str | None) -> str:
+        if signal is None or name is None:
+            raise PreventUpdate
+        try:
+            return encoded(content(await in_thread(queries.nodes.node, name)))
+        except NotFoundError as error:
+            raise PreventUpdate from error
 
 
 def content(found: NodeView) -> list[Content]:

@@ -20,6 +20,7 @@ from rerail.ui import text
 from rerail.ui.address import PROBLEMS, Address, incident_path, node_path, problem_path, run_path
 from rerail.ui.elements import Head, badge, copy_table_button, folded, instant, link, panel, table
 from rerail.ui.markup import Content, Markup, encoded, html, island
+from rerail.ui.pages import changes_about
 from rerail.ui.pages.notes_part import notes_part
 from rerail.ui.pages.problem_actions import action_button, action_buttons, form, trail
 from rerail.ui.pages.problems import status_badge
@@ -36,6 +37,7 @@ CALM_AFTER_BARS = 120
 async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
     """The page of one problem."""
     found = await in_thread(queries.problems.problem, wanted.name, 0, SHOWN)
+    about = await in_thread(changes_about.of_problem, queries, found.problem.problem_id)
     others = await in_thread(lambda: queries.problems.problems(limit=MOST_OTHERS).rows)
     elsewhere = [row for row in others if row.problem_id != found.problem.problem_id]
     return dash_html.Div(
@@ -44,7 +46,7 @@ async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
             dcc.Store(id="problem-live"),
             island(head(found), "problem-head"),
             form(elsewhere, "What to do with this problem"),
-            island(body(found), "problem-content"),
+            island(body(found, about), "problem-content"),
             await notes_part(queries, SubjectKind.PROBLEM, found.problem.problem_id),
         ],
         id="problem-page",
@@ -68,9 +70,10 @@ def register(app: Dash, queries: Queries) -> None:
             raise PreventUpdate
         try:
             found = await in_thread(queries.problems.problem, problem_id, 0, SHOWN)
+            about = await in_thread(changes_about.of_problem, queries, problem_id)
         except NotFoundError as error:
             raise PreventUpdate from error
-        return encoded(head(found)), encoded(body(found))
+        return encoded(head(found)), encoded(body(found, about))
 
 
 def head(found: ProblemView) -> list[Content]:
@@ -112,13 +115,14 @@ def sentence(found: ProblemView) -> str:
     return shown
 
 
-def body(found: ProblemView) -> list[Content]:
-    """Everything below the form."""
+def body(found: ProblemView, about: Sequence[Content] = ()) -> list[Content]:
+    """Everything below the form; `about` are the panels on config changes."""
     return [
         _resolution(found.problem),
         html.Div([_same(found), _where(found)], className="columns"),
         _over_time(found),
         _occurrences(found),
+        *about,
         trail(found.history, found.problem.problem_id),
     ]
 

@@ -7,6 +7,7 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import parse_qs
 
 import dash_ag_grid as dag
@@ -18,6 +19,7 @@ from rerail.server.core.facts import Phase
 from rerail.server.core.view import RunState
 from rerail.server.queries import Queries
 from rerail.server.query_results import RunRow
+from rerail.server.query_strips import StripColumn
 from rerail.ui import text
 from rerail.ui.address import Address, incident_path, run_path
 from rerail.ui.elements import empty
@@ -50,6 +52,14 @@ COLUMNS = (
         "cellRenderer": "PhaseBar",
         "minWidth": 170,
         "flex": 1,
+        "sortable": False,
+    },
+    {
+        "field": "strip",
+        "headerName": "Over its life",
+        "headerTooltip": "What moved it forward, from below, and what took most of the rest, from its beginning on",
+        "cellRenderer": "Strip",
+        "width": 150,
         "sortable": False,
     },
     {
@@ -159,10 +169,14 @@ def register(app: Dash, queries: Queries) -> None:
             offset=start,
             limit=min(end - start, BLOCK),
         )
+        strips = await in_thread(queries.strips, found.rows)
         counts = await in_thread(_counts, queries)
         matches = f"{text.count(found.total, 'run')} match" + ("es" if found.total == 1 else "")
         return (
-            {"rowData": [grid_row(row) for row in found.rows], "rowCount": found.total},
+            {
+                "rowData": [grid_row(row, strips.get(row.run_id, ())) for row in found.rows],
+                "rowCount": found.total,
+            },
             matches if search or state else "",
             _sentence(counts),
         )
@@ -176,7 +190,7 @@ def register(app: Dash, queries: Queries) -> None:
     )
 
 
-def grid_row(row: RunRow) -> dict[str, object]:
+def grid_row(row: RunRow, strip: Sequence[StripColumn | None] = ()) -> dict[str, object]:
     """A row as the browser draws it: texts, shares and addresses, nothing to compute."""
     by_phase = dict(row.ns_by_phase)
     whole = sum(by_phase.values())
@@ -208,6 +222,7 @@ def grid_row(row: RunRow) -> dict[str, object]:
             for phase in ORDER
             if whole and by_phase.get(phase)
         ],
+        "strip": _strip(strip),
         "phases_text": f"{text.duration(row.elapsed_ns)}"
         + ("" if row.gpus is None else f" on {text.count(row.gpus, 'GPU')}"),
         "faults": [text.number(row.interruptions), text.count(row.restarts, "restart")],
@@ -221,6 +236,27 @@ def grid_row(row: RunRow) -> dict[str, object]:
             "" if row.target_step is None else f"of {text.number(row.target_step)}",
         ],
         "error": row.error,
+    }
+
+
+def _strip(columns: Sequence[StripColumn | None]) -> dict[str, object] | None:
+    """A run's life for the browser to paint: of each column what was productive, and the phase that took the rest.
+
+    `lost` are places in `names`, −1 where nothing was lost or nothing told; `productive` are per cent.
+    """
+    known = [each for each in columns if each is not None]
+    if not known:
+        return None
+    names = list(dict.fromkeys(each.lost_to for each in known if each.lost_to is not None))
+    worst = min(known, key=lambda each: each.productive)
+    said = f"Over its life, in {text.count(len(columns), 'column')} of {text.duration(known[0].end - known[0].start)}"
+    if worst.lost_to is not None:
+        said += f"; least productive {text.share(worst.productive)}, {text.PHASES[worst.lost_to]}"
+    return {
+        "names": [css_name(phase) for phase in names],
+        "lost": [-1 if each is None or each.lost_to is None else names.index(each.lost_to) for each in columns],
+        "productive": [0 if each is None else round(100 * each.productive) for each in columns],
+        "text": said,
     }
 
 
@@ -240,7 +276,7 @@ def _milliseconds(at: int | None) -> float | None:
 
 
 def _counts(queries: Queries) -> dict[RunState, int]:
-    return {state: queries.runs(state=state.value, limit=1).total for state in RunState}
+    return queries.run_states()
 
 
 def _sentence(counts: dict[RunState, int]) -> str:

@@ -1,4 +1,4 @@
-"""Documents: what can be found of incidents, fault traces, problems, nodes, runs and notes.
+"""Documents: what can be found of incidents, fault traces, problems, nodes, runs, notes and config changes.
 
 Rules
 - A document holds what was said, not what moves: no length that grows by the second is in it, so that an open incident
@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from rerail.server.core.facts import Pairs
 from rerail.server.core.node_histories import NodeHistory
 from rerail.server.core.notes import Note, SubjectKind
+from rerail.server.core.recovery_configs.change_actions import Said
+from rerail.server.core.recovery_configs.changes import ConfigChange
+from rerail.server.core.recovery_configs.knobs import Setting
 from rerail.server.core.search.query import plain_value
 from rerail.server.core.view import Incident, RunView
 
@@ -149,6 +152,28 @@ def run_document(view: RunView) -> Document:
     return Document(
         "run", view.run_id, view.started_at or 0, view.name or view.run_id, body, view.run_id, view.state.value
     )
+
+
+def config_change_document(change: ConfigChange, said: Said) -> Document:
+    """A config change: what differs, and what people say of it."""
+    lines = [
+        f"{one.old.knob.title} ({one.name}): {_setting(one.old)} → {_setting(one.new)}"
+        for one in (*change.knobs, *change.told_apart)
+    ]
+    argued = ", ".join(target for _, target, _ in said.links)
+    told = [
+        said.reason,
+        f"by {said.changed_by}" if said.changed_by else None,
+        f"argued for by {argued}" if argued else None,
+        " ".join(_known([change.project, change.name, change.after])),
+    ]
+    knobs = ", ".join(one.old.knob.title for one in change.knobs)
+    title = f"Config change of {change.name or change.run_id}" + (f": {knobs}" if knobs else "")
+    return Document("config_change", change.change_id, change.at, title, _lines([*lines, *told]), change.run_id)
+
+
+def _setting(told: Setting) -> str:
+    return "unknown" if told.value is None else f"{told.value} {told.knob.unit}".strip()
 
 
 def note_document(note: Note) -> Document | None:
