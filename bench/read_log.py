@@ -22,15 +22,19 @@ from rerail.server.core.fold import RunFold
 CULPRIT = 4711
 
 
-def progress(generator: random.Random, ranks: int, count: int, second: int) -> str:
+MINUTE, ITERATION = "@MINUTE@", "@ITERAT@"
+"""What is put in when a piece is written: every rank prints every iteration."""
+
+
+def progress(generator: random.Random, ranks: int, count: int) -> str:
     """Lines as training frameworks print them."""
     rows = []
-    clock = f"{second // 3600 % 24:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
     for number in range(count):
         rank = generator.randrange(ranks)
         rows.append(
-            f"{rank}: [2026-11-29 {clock},{number % 1000:03d}] [INFO] [trainer.py:88] iteration {number:8d}/ 100000 | "
-            f"consumed samples: {number * 512} | elapsed time per iteration (ms): {generator.random() * 900:.1f} | "
+            f"{rank}: [2026-11-29 {MINUTE}:{number * 60 // count:02d},{number % 1000:03d}] [INFO] [trainer.py:88] "
+            f"iteration {ITERATION}/ 100000 | consumed samples: 512 | "
+            f"elapsed time per iteration (ms): {generator.random() * 900:.1f} | "
             f"learning rate: 1.2E-04 | lm loss: {generator.random():.4E} | grad norm: {generator.random():.3f}\n"
         )
     return "".join(rows)
@@ -78,13 +82,14 @@ def write(path: Path, megabytes: int, ranks: int, lines: str) -> None:
     if lines == "prose":
         pieces = [prose(generator, ranks, 20_000) for _ in range(4)]
     else:
-        pieces = [progress(generator, ranks, 20_000, 3600 + 60 * index) for index in range(4)]
+        pieces = [progress(generator, ranks, 20_000) for _ in range(4)]
     end = death(ranks)
     left = megabytes * 1_000_000 - len(end)
     with path.open("w") as file:
         index = 0
         while left > 0:
-            file.write(pieces[index % 4])
+            minute = f"{index // 60 % 24:02d}:{index % 60:02d}"
+            file.write(pieces[index % 4].replace(MINUTE, minute).replace(ITERATION, f"{index:8d}"))
             left -= len(pieces[index % 4])
             index += 1
         file.write(end)

@@ -289,7 +289,8 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
                 and progress.take_quickly(line, offset + at_line)
             ):
                 continue
-            is_wanted = is_open or not is_hit or shapes.wants(line) or bool(state.held) or may_tell(line)
+            is_step = may_tell(line) and progress.wants(line)
+            is_wanted = is_step or is_open or not is_hit or bool(state.held) or shapes.wants(line)
             is_first = offset + at_line == 0 and len(line) < LONGEST_FIRST  # it tells when the log begins
             if not is_wanted and not is_first:
                 continue

@@ -56,6 +56,7 @@ LONGEST_STEP_US = 10**11
 SAVES_WHILE_WAITING = frozenset({"transformers"})
 _RECEIVED = re.compile(rb"^(\d{9,10})\.(\d{1,9}) ")
 LABEL_WITHIN = 100
+LONGEST_PREFIX = 24
 _LABEL = re.compile(rb"(?:^|\[rank|\[default|\[Rank |rank=|<[np]|worker-|\[\d{1,7},)(\d{1,7})(?:\]|>|: )")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(Z|[+-]\d\d:?\d\d)?")
 
@@ -126,6 +127,8 @@ class ProgressLog:
         self.state = state or ProgressState()
         self._clock = clock
         self._raw = b""
+        self._prefix = b""
+        """What every line of the speaker begins with, where nothing but its name stands there."""
         self._like: tuple[int, Line] | None = None
         """The rule by which the last step of the speaker was read, and the line."""
 
@@ -173,7 +176,14 @@ class ProgressLog:
     def take_quickly(self, raw: bytes, offset: int) -> bool:
         """One line that is a step of the speaker whose steps count, written as the one before; False for any other."""
         like = self._like
-        if like is None or b"\r" in raw or raw[:1] == b"{" or self.state.waiting or self.state.begins:
+        if (
+            like is None
+            or not self.wants(raw)
+            or b"\r" in raw
+            or raw[:1] == b"{"
+            or self.state.waiting
+            or self.state.begins
+        ):
             return False
         text = raw[:LONGEST].decode("utf-8", "replace")
         told = read_again(like[0], text)
@@ -193,6 +203,8 @@ class ProgressLog:
         """Whether a line that may tell of progress is worth reading: of many ranks that say the same, one is read."""
         if self.state.undated > MOST_UNDATED and not self.state.has_steps:
             return False
+        if self._prefix:
+            return raw.startswith(self._prefix)
         known = self.state.label
         if known is None or self.state.step is None:
             return True
@@ -345,6 +357,8 @@ class ProgressLog:
             state.stream = line.stream
             label = _LABEL.search(self._raw[:LABEL_WITHIN])
             state.label = None if label is None else label[1].decode()
+            if label is not None and label.end() < LONGEST_PREFIX:
+                self._prefix = self._raw[: label.end()]
         elif state.speaker != speaker:
             return
         if state.has_steps and state.step is not None and step < state.step:
