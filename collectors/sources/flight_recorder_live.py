@@ -37,6 +37,7 @@ from rerail.collectors.worker_server import WorkerSilentError, ask, is_address
 from rerail.server.core.facts import Evidence, Fact
 from rerail.server.core.flight_recorder.dump import rank_in
 from rerail.server.core.flight_recorder.refusal import MOST_BYTES
+from rerail.server.core.flight_recorder.summary import STACK_SOURCE
 
 log = logging.getLogger("rerail.flight_recorder")
 
@@ -240,7 +241,8 @@ class FlightRecorderLive:
         digest = sha256(content).hexdigest()[:32]
         return [
             Evidence(
-                run=run, emitter=f"stack/{self._node[:100]}/{digest}/{at}", seq=0, at=at, source="stack", text=text,
+                run=run, emitter=f"stack/{self._node[:100]}/{digest}/{at}", seq=0, at=at, source=STACK_SOURCE,
+                text=text,
                 code="stack_dump", rank=rank, node=self._node,
             )
         ] if text else []  # fmt: skip
