@@ -77,6 +77,7 @@ class TorchrunStory:
         self._closing_at: int | None = None
         self._gone_at: int | None = None
         self._has_failed = False
+        self._is_gone_told = False
         self._exits: dict[int, int] = {}
         """Rank → exit code, of the current attempt."""
         self._told_processes: set[int] = set()
@@ -93,6 +94,7 @@ class TorchrunStory:
         if self._gathering_since is not None:
             return
         self._gathering_since = at
+        self._tell_gone(at)
         if self._attempt is None or self._has_failed:
             self._mark(MarkStage.RENDEZVOUS_STARTED, at, 0 if self._attempt is None else self._attempt + 1)
             self._is_gathering_told = True
@@ -217,7 +219,6 @@ class TorchrunStory:
         self._has_failed = True
         self._gone_at = gone_at
         self._mark(MarkStage.NOTICED, noticed_at, self._attempt, text[:1000])
-        self._mark(MarkStage.WORKERS_GONE, gone_at, self._attempt)
         self._tell_files(noticed_at)
 
     def _enter(self, attempt: int, at: int) -> None:
@@ -226,19 +227,27 @@ class TorchrunStory:
             self._are_started = False
             return
         if self._attempt is not None:
-            self._end(self._gone_at or self._gathering_since or at, Outcome.FAILED, None)
+            # Until the next rendezvous the agent is still clearing up after this one.
+            self._end(self._gathering_since or at, Outcome.FAILED, None)
         self._attempt = attempt
         self._began_at = self._gathering_since if self._gathering_since is not None else at
         self._closing_at = self._gone_at = None
         self._exits = {}
-        self._are_started = self._is_start_told = self._has_failed = self._is_ended = False
+        self._are_started = self._is_start_told = self._has_failed = self._is_gone_told = self._is_ended = False
 
     def _end(self, at: int, outcome: Outcome, reason: str | None) -> None:
         if self._is_ended:
             return
         self._is_ended = True
+        self._tell_gone(at)
         codes = {str(rank): code for rank, code in sorted(self._exits.items())}
         self._tell("attempt_ended", at, outcome=outcome, reason=reason, exit_codes=codes or None)
+
+    def _tell_gone(self, at: int) -> None:
+        """The agent has cleared up after an attempt that failed: it gathers anew, or ends."""
+        if self._has_failed and not self._is_gone_told:
+            self._is_gone_told = True
+            self._mark(MarkStage.WORKERS_GONE, at, self._attempt)
 
     def _exit(self, at: int, code: int, rank: int | None, local_rank: int | None, process: int | None) -> None:
         if process is not None and process in self._told_processes:

@@ -30,6 +30,7 @@ from rerail.server.core.facts import (
     RecoveryMark,
     RunEnded,
 )
+from rerail.server.core.fold import RunFold
 
 CORPUS = Path(__file__).parent.parent / "corpus" / "torchrun"
 NOW = 1_795_953_947_000_000_000
@@ -269,6 +270,12 @@ def test_a_real_torchrun_with_an_exception_a_kill_and_a_good_end(tmp_path: Path)
     assert "train.py" in dict(raised.attributes)["frame"]
     assert [fact.outcome for fact in facts if isinstance(fact, RunEnded)] == [Outcome.COMPLETED]
     assert len({fact.run for fact in facts}) == 1
+    fold = RunFold(facts[0].run)
+    fold.add(facts)
+    view = fold.view(max(fact.at for fact in facts))
+    (incident,) = view.incidents
+    assert (incident.attempts, incident.verdict.cause, incident.verdict.culprit_rank) == ((0, 1), "loss_anomaly", 1)
+    assert view.data_quality.unexplained_ns == 0 and view.data_quality.contradictory == 0
 
 
 @pytest.mark.slow
