@@ -107,11 +107,11 @@ class FlightRecorderLive:
             self._watch.close()
 
     def _poll(self, cursor: str | None, is_whole: bool) -> Polled:
-        memory = _memory(cursor, self._since)
-        if not is_whole and time.monotonic_ns() - self._looked_at < self._look_ns:
+        if not is_whole and cursor is not None and time.monotonic_ns() - self._looked_at < self._look_ns:
             if self._trouble:
                 raise SourceDown(self._trouble)
-            return Polled((), json.dumps(memory, sort_keys=True))
+            return Polled((), cursor)
+        memory = _memory(cursor, self._since)
         self._looked_at = time.monotonic_ns()
         sights = self._watch.look(time.monotonic_ns()) if self._watch is not None else {}
         run = self._run or next((sight.run for sight in sights.values()), None)
@@ -119,6 +119,8 @@ class FlightRecorderLive:
         trouble: list[str] = []
         for place in self._folders:
             self._read_files(place, run, memory, is_whole, facts, trouble)
+        if len(memory["files"]) > MOST_FILES:
+            memory["files"] = {name: mark for name, mark in memory["files"].items() if Path(name).exists()}
         if any(sight.is_hanging for sight in sights.values()):
             self._ask_workers(sights, run, memory, facts, trouble)
         self._trouble = "; ".join(trouble)[:500]

@@ -105,7 +105,7 @@ def test_a_worker_that_hangs_and_does_not_answer_is_blindness_until_it_steps_aga
     time.sleep(0.1)
     for _ in range(3):  # also between two looks: what is down does not come up by itself
         with pytest.raises(SourceDown, match="rank 3"):
-            source.poll(None)
+            source.poll("{}")
     for _ in range(40):
         recorder.step()
     time.sleep(0.02)
