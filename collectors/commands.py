@@ -21,7 +21,8 @@ from rerail.collectors.agent import Agent
 from rerail.collectors.identity import identity, settings
 from rerail.collectors.outlet import FileOutlet, HttpOutlet, Outlet, OutletDown
 from rerail.collectors.scheduler_commands import MANIFEST, add_kubernetes, add_slurm, kubernetes_source, slurm_source
-from rerail.collectors.source import SourceDown
+from rerail.collectors.source import Source, SourceDown
+from rerail.collectors.sources.flight_recorder_live import FlightRecorderLive
 from rerail.collectors.sources.kube_client import NotConfigured
 from rerail.collectors.sources.launcher import LauncherSource, command_of
 from rerail.collectors.spool import MOST_BYTES
@@ -55,6 +56,11 @@ def _add_agent(subparsers: Any) -> None:
     )
     parser.add_argument("--spool-bytes", type=int, default=MOST_BYTES, help="most bytes kept while nobody answers")
     parser.add_argument("--launcher-log", type=Path, help="also follow this output of ft_launcher or torchrun")
+    parser.add_argument(
+        "--flight-recorder", action="append", default=[], metavar="PLACE",
+        help="also read dumps as they appear in this folder or under this prefix; or ask this worker's server "
+        "(unix:PATH, RANK=http://HOST:PORT) when its rank hangs; may be given again",
+    )  # fmt: skip
     parser.set_defaults(run=run_agent)
 
 
@@ -79,6 +85,16 @@ def _add_collect(subparsers: Any) -> None:
     launcher.add_argument("--once", action="store_true", help="read what is there and stop")
     launcher.add_argument("--follow", action="store_true", help="go on as the log grows (default without --once)")
     launcher.set_defaults(run=run_collect_launcher)
+    recorder = sources.add_parser(
+        "flight-recorder", help="dumps of PyTorch's flight recorder as they are written",
+        description="States what each dump says: a folder, or the prefix of TORCH_NCCL_DEBUG_INFO_TEMP_FILE.",
+    )  # fmt: skip
+    _add_destination(recorder)
+    recorder.add_argument("places", nargs="+", metavar="PLACE", help="a folder or a prefix of files")
+    recorder.add_argument("--run-id", "--run", dest="run_id", help="the run (default: RERAIL_RUN)")
+    recorder.add_argument("--dir", type=Path, help="where to keep what cannot be sent yet")
+    recorder.add_argument("--once", action="store_true", help="read what is there and stop")
+    recorder.set_defaults(run=run_collect_scheduler, make=flight_recorder_source)
     for add, make in ((add_kubernetes, kubernetes_source), (add_slurm, slurm_source)):
         scheduler = add(sources)
         _add_destination(scheduler)
@@ -138,9 +154,29 @@ def run_agent(arguments: argparse.Namespace) -> int:
     directory = arguments.dir or settings().directory
     node = identity().node
     run = arguments.run_id or settings().run
-    sources = [LauncherSource(node=node, run=run, log=arguments.launcher_log)] if arguments.launcher_log else []
+    sources: list[Source] = []
+    if arguments.launcher_log:
+        sources.append(LauncherSource(node=node, run=run, log=arguments.launcher_log))
+    if arguments.flight_recorder:
+        try:
+            places = arguments.flight_recorder
+            sources.append(FlightRecorderLive(places, node=node, run=run, rings=directory / "rings"))
+        except ValueError as error:
+            sys.stderr.write(f"rerail agent: {error}\n")
+            return 2
     agent = Agent(directory, destination(arguments), node, run=run, sources=sources, most_bytes=arguments.spool_bytes)
     return _run_until_stopped(agent)
+
+
+def flight_recorder_source(arguments: argparse.Namespace) -> FlightRecorderLive:
+    """Dumps that are there and dumps to come. Raises `NotConfigured` where no run is told: no dump names it."""
+    run = arguments.run_id or settings().run
+    if run is None:
+        raise NotConfigured("--run-id: a dump does not name its run")
+    try:
+        return FlightRecorderLive(arguments.places, node=identity().node, run=run, wants_all=True)
+    except ValueError as error:
+        raise NotConfigured(str(error)) from None
 
 
 def run_collect_launcher(arguments: argparse.Namespace) -> int:

@@ -6,6 +6,8 @@
     observe_ping(call_wrapper, recorder)                        # pings of an in-process restart wrapper
     inprocess.Wrapper(initialize=Compose(mine, initialize_hook(recorder)), abort=…, finalize=finalize_hook(recorder))
 
+Its checkpoints are in `nvrx_checkpoints.py`.
+
 Rules
 - NVRx's objects are handed in, so this works with every version that has these methods (0.4 … 0.7). Only the plug-ins
   of the in-process wrapper import it, when they are made: the wrapper takes nothing but instances of its own classes.

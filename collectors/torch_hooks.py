@@ -95,19 +95,19 @@ def observe_checkpoints(recorder: Recorder, *, tier: str | None = None) -> Itera
     save, async_save, load = originals
 
     def observed_save(*arguments: Any, **named: Any) -> Any:
-        step, place = _step_and_place(recorder, arguments, named)
+        step, place = step_and_place(recorder, arguments, named)
         with recorder.saving(step, tier=tier, location=place):
             return save(*arguments, **named)
 
     def observed_async_save(*arguments: Any, **named: Any) -> Any:
-        step, place = _step_and_place(recorder, arguments, named)
+        step, place = step_and_place(recorder, arguments, named)
         with recorder.capturing(step, tier=tier, location=place):
             response = async_save(*arguments, **named)
         _when_done(response, lambda failed: _say_done(recorder, step, tier, place, failed))
         return response
 
     def observed_load(*arguments: Any, **named: Any) -> Any:
-        step, place = _step_and_place(recorder, arguments, named)
+        step, place = step_and_place(recorder, arguments, named)
         with recorder.loading() as loading:
             loading.step, loading.tier, loading.location = step, tier, place
             return load(*arguments, **named)
@@ -133,7 +133,7 @@ def _when_done(response: Any, say: Callable[[bool], None]) -> None:
         say(True)
 
 
-def _step_and_place(recorder: Recorder, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[int, str | None]:
+def step_and_place(recorder: Recorder, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[int, str | None]:
     """The step a checkpoint call is about, and where it lies."""
     place = named.get("checkpoint_id")
     if place is None:

@@ -39,7 +39,7 @@ def read(file: OldFile) -> Iterator[Fact]:
         file.remark(words)
     digest = sha256(content).hexdigest()
     for seq, piece in enumerate(found.pieces):
-        at = piece.at or _beside(file.path) or file.at
+        at = piece.at or instant_beside(file.path) or file.at
         if at is None:
             file.refuse(1, FactError("at", None, "nothing says when it was; put the dump of the same rank beside it"))
             continue
@@ -50,7 +50,7 @@ def read(file: OldFile) -> Iterator[Fact]:
         )  # fmt: skip
 
 
-def _beside(path: str) -> int | None:
+def instant_beside(path: str) -> int | None:
     """When the dump that a side-car lies beside was: a side-car has no time of its own."""
     stem = path.removesuffix(".sidecar.json")
     if stem == path:

@@ -47,6 +47,14 @@ def test_a_rank_that_lost_its_peers_and_then_raises_is_an_echo():
     assert trace[1].role is CausalRole.CASCADE
 
 
+def test_where_threads_stand_accuses_nobody():
+    stack = 'Thread 0x1 (most recent call first):\n  File "torch/cuda.py", line 3 in OutOfMemoryError\n  File "a.py", line 1 in ValueError'
+    ended = (WorkerExit(50 * SECOND, 1, -9, False),)
+    verdict, trace = judge(case(said(stack, 10, source="stack", code="stack_dump", rank=0), exits=ended))
+    assert (verdict.cause, verdict.culprit_rank) == ("sigkill", 1)
+    assert [line.role for line in trace] == [CausalRole.INFORMATIONAL, CausalRole.CONFIRMATION]
+
+
 def test_what_a_run_survived_accuses_nobody():
     verdict, trace = judge(
         case(

@@ -39,7 +39,7 @@ from rerail.server.core.cause_rules import (
 from rerail.server.core.facts import TRAINED_ON, TRAINING_DONE, Evidence, Pairs
 from rerail.server.core.fault_trace import fault_trace
 from rerail.server.core.flight_recorder.ages import remark, too_old
-from rerail.server.core.flight_recorder.summary import SOURCE
+from rerail.server.core.flight_recorder.summary import SOURCE, STACK_SOURCE
 from rerail.server.core.mentions import SPOKEN, is_mention
 from rerail.server.core.view import CausalRole, Domain, EvidenceLine, Verdict
 
@@ -105,6 +105,8 @@ def reading_of(evidence: Evidence) -> Reading:
     """What one piece of evidence says by itself: the class it tells of, and its causal role."""
     if evidence.source == SOURCE:
         return Reading("unknown", CausalRole.CONFIRMATION)
+    if evidence.source == STACK_SOURCE:
+        return Reading("unknown", CausalRole.INFORMATIONAL)  # names of functions are no errors
     if evidence.code in (TRAINED_ON, TRAINING_DONE):
         return Reading("unknown", CausalRole.INFORMATIONAL)
     if len(evidence.text) > LONGEST_READ:

@@ -21,6 +21,9 @@ from rerail.server.core.flight_recorder import ranks as rank_text
 from rerail.server.core.flight_recorder.dump import COMPLETED, Dump, Entry, Frame, Group, SideCar
 
 SOURCE = "flight_recorder"
+STACK_SOURCE = "stack"
+"""Where the threads of a rank stood, as it answered while it hung."""
+
 DUMP_CODE, GROUPS_CODE = "dump", "groups"
 SUMMARY = "summary"
 """The attribute of an evidence fact that holds a summary."""
