@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from rerail.collectors.agent import Agent
 from rerail.collectors.identity import identity, settings
+from rerail.collectors.machine_commands import add_prometheus, prometheus_source
 from rerail.collectors.outlet import FileOutlet, HttpOutlet, Outlet, OutletDown
 from rerail.collectors.scheduler_commands import MANIFEST, add_kubernetes, add_slurm, kubernetes_source, slurm_source
 from rerail.collectors.source import SourceDown
@@ -59,7 +60,7 @@ def _add_agent(subparsers: Any) -> None:
 
 
 def _add_collect(subparsers: Any) -> None:
-    parser = subparsers.add_parser("collect", help="follow a source of facts: a launcher's log, Kubernetes, Slurm")
+    parser = subparsers.add_parser("collect", help="follow a source of facts: a launcher's log, a scheduler, a machine")
     sources = parser.add_subparsers(dest="source", required=True, metavar="SOURCE")
     launcher = sources.add_parser(
         "launcher", help="output of ft_launcher or torchrun, NVRx's cycle files and per-cycle logs",
@@ -79,7 +80,11 @@ def _add_collect(subparsers: Any) -> None:
     launcher.add_argument("--once", action="store_true", help="read what is there and stop")
     launcher.add_argument("--follow", action="store_true", help="go on as the log grows (default without --once)")
     launcher.set_defaults(run=run_collect_launcher)
-    for add, make in ((add_kubernetes, kubernetes_source), (add_slurm, slurm_source)):
+    for add, make in (
+        (add_kubernetes, kubernetes_source),
+        (add_slurm, slurm_source),
+        (add_prometheus, prometheus_source),
+    ):
         scheduler = add(sources)
         _add_destination(scheduler)
         scheduler.add_argument("--run-id", "--run", dest="run_id", help="one run for all of it (default: RERAIL_RUN)")
@@ -179,7 +184,7 @@ def run_collect_launcher(arguments: argparse.Namespace) -> int:
 
 
 def run_collect_scheduler(arguments: argparse.Namespace) -> int:
-    """`rerail collect kubernetes` and `rerail collect slurm`."""
+    """`rerail collect` of everything but launchers."""
     if getattr(arguments, "manifest", False):
         sys.stdout.write(MANIFEST.read_text())
         return 0
