@@ -19,10 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 from rerail.collectors.agent import Agent
 from rerail.collectors.identity import identity, settings
-from rerail.collectors.machine_commands import add_prometheus, prometheus_source
+from rerail.collectors.machine_commands import (
+    add_kernel,
+    add_prometheus,
+    kernel_opening,
+    kernel_source,
+    prometheus_source,
+)
 from rerail.collectors.outlet import FileOutlet, HttpOutlet, Outlet, OutletDown
 from rerail.collectors.scheduler_commands import MANIFEST, add_kubernetes, add_slurm, kubernetes_source, slurm_source
-from rerail.collectors.source import SourceDown
+from rerail.collectors.source import Source, SourceDown
+from rerail.collectors.sources.kernel_live import KernelSource
 from rerail.collectors.sources.kube_client import NotConfigured
 from rerail.collectors.sources.launcher import LauncherSource, command_of
 from rerail.collectors.spool import MOST_BYTES
@@ -56,6 +63,10 @@ def _add_agent(subparsers: Any) -> None:
     )
     parser.add_argument("--spool-bytes", type=int, default=MOST_BYTES, help="most bytes kept while nobody answers")
     parser.add_argument("--launcher-log", type=Path, help="also follow this output of ft_launcher or torchrun")
+    parser.add_argument(
+        "--kernel", nargs="?", const="kmsg", metavar="FILE",
+        help="also follow the kernel's messages: /dev/kmsg, `journal`, or this file",
+    )  # fmt: skip
     parser.set_defaults(run=run_agent)
 
 
@@ -84,6 +95,7 @@ def _add_collect(subparsers: Any) -> None:
         (add_kubernetes, kubernetes_source),
         (add_slurm, slurm_source),
         (add_prometheus, prometheus_source),
+        (add_kernel, kernel_source),
     ):
         scheduler = add(sources)
         _add_destination(scheduler)
@@ -143,7 +155,11 @@ def run_agent(arguments: argparse.Namespace) -> int:
     directory = arguments.dir or settings().directory
     node = identity().node
     run = arguments.run_id or settings().run
-    sources = [LauncherSource(node=node, run=run, log=arguments.launcher_log)] if arguments.launcher_log else []
+    sources: list[Source] = []
+    if arguments.launcher_log:
+        sources.append(LauncherSource(node=node, run=run, log=arguments.launcher_log))
+    if arguments.kernel:
+        sources.append(KernelSource(kernel_opening(arguments.kernel), node, lambda: agent.last_run))
     agent = Agent(directory, destination(arguments), node, run=run, sources=sources, most_bytes=arguments.spool_bytes)
     return _run_until_stopped(agent)
 

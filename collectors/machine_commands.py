@@ -9,8 +9,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from rerail.collectors.identity import settings
+from rerail.collectors.identity import identity, settings
 from rerail.collectors.source import Source
+from rerail.collectors.sources.kernel_live import FileOpening, JournalOpening, KernelSource, KmsgOpening, Opening
 from rerail.collectors.sources.kube_client import NotConfigured
 from rerail.collectors.sources.prometheus import PrometheusSource
 from rerail.collectors.sources.prometheus_client import TIMEOUT_SECONDS, PrometheusClient, Reach
@@ -63,6 +64,43 @@ def prometheus_source(arguments: argparse.Namespace) -> Source:
         lag_seconds=arguments.lag,
         since_hours=arguments.since_hours,
     )
+
+
+def add_kernel(sources: Any) -> argparse.ArgumentParser:
+    """The parser of `rerail collect kernel`."""
+    parser: argparse.ArgumentParser = sources.add_parser(
+        "kernel", help="XIDs, lost GPUs, kills for memory and lost links, from the kernel of this machine",
+        description="Follows the kernel's messages, from where the last call stopped (docs/prometheus.md).",
+    )  # fmt: skip
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--kmsg", action="store_true", help="read /dev/kmsg (default)")
+    where.add_argument("--journal", action="store_true", help="ask journalctl")
+    where.add_argument("--file", type=Path, help="follow a file that a log daemon writes, such as /var/log/kern.log")
+    parser.add_argument("--node", help="the name of this machine (default: as recorders name it)")
+    parser.add_argument(
+        "--since-hours", type=_seconds, default=1.0, help="how far the first look goes back (default 1)"
+    )
+    return parser
+
+
+def kernel_source(arguments: argparse.Namespace) -> Source:
+    """The source that the arguments ask for. Raises `NotConfigured`."""
+    run = arguments.run_id or settings().run
+    if run is None:
+        raise NotConfigured("which run is it about? give --run-id or RERAIL_RUN")
+    opening: Opening = KmsgOpening()
+    if arguments.journal:
+        opening = JournalOpening()
+    elif arguments.file is not None:
+        opening = FileOpening(arguments.file)
+    return KernelSource(opening, arguments.node or identity().node, lambda: run, since_hours=arguments.since_hours)
+
+
+def kernel_opening(told: str) -> Opening:
+    """What `rerail agent --kernel` names: `kmsg`, `journal`, else a file."""
+    if told == "kmsg":
+        return KmsgOpening()
+    return JournalOpening() if told == "journal" else FileOpening(Path(told))
 
 
 def _seconds(told: str) -> float:
