@@ -36,7 +36,7 @@ def metrics(passed: float) -> str:
 
 
 class Exporter(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):  # noqa: N802
+    def do_GET(self):
         body = metrics(time.monotonic() - BEGAN).encode()
         self.send_response(200)
         self.send_header("Content-Type", "text/plain; version=0.0.4")
