@@ -39,8 +39,8 @@ RULES: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
 ]  # fmt: skip
 
 LATE = {
-    "collectors/": ("torch", "transformers", "nvidia_resiliency_ext", "prometheus_api_client", "numpy", "requests", "yaml",
-                    "botocore"),
+    "collectors/": ("torch", "transformers", "nvidia_resiliency_ext", "prometheus_api_client", "numpy", "requests",
+                    "yaml", "botocore"),
     "server/notify/": ("apprise",),
     "server/": ("uvicorn", "alembic", "sqlalchemy", "fastapi", "psycopg"),
 }  # fmt: skip

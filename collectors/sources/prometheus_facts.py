@@ -99,7 +99,7 @@ class RuleFacts:
             "seq": at * 1000, "at": at * SECOND, "node": node or None,
         }  # fmt: skip
         if rule.kind is Kind.METRIC:
-            return Metric(**common, name=rule.name, value=value)
+            return Metric(**common, name=f"prometheus/{rule.name}", value=value)
         is_new = known is None
         before, last, waiting, stated = known or [value, at, 0.0, 0]
         increase = 0.0

@@ -93,6 +93,18 @@ def _average(name: str, metric: str) -> Rule:
     return Rule(name, f"avg by ({by}) ({metric})", Kind.METRIC, step_seconds=60)
 
 
+def _of_machine(query: str) -> str:
+    """The query with the name that node_exporter tells of its machine, also while it is down; else without one."""
+    names = "max by (instance, nodename) (last_over_time(node_uname_info[1h]))"
+    return f"{query} * on (instance) group_left (nodename) {names} or on (instance) {query}"
+
+
+def _latency(name: str, seconds: str, operations: str) -> Rule:
+    """Of the slowest disk of a machine."""
+    query = f"max by (instance) (rate({seconds}[5m]) / (rate({operations}[5m]) > 0))"
+    return Rule(name, _of_machine(query), Kind.METRIC, step_seconds=60)
+
+
 BUILT_IN: tuple[Rule, ...] = (
     _dcgm("xid", "DCGM_FI_DEV_XID_ERRORS", When.CHANGES, "{gpu}: XID {value} {err_msg}", "xid:{value}"),
     _rises("ecc_uncorrectable", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "uncorrectable ECC error"),
@@ -111,9 +123,9 @@ BUILT_IN: tuple[Rule, ...] = (
     _dcgm("gpu_unseen", "DCGM_FI_DEV_GPU_TEMP offset 1m unless ignoring (pod, container, namespace) "
           "DCGM_FI_DEV_GPU_TEMP and on (instance) up == 1", When.APPEARS,
           "{gpu}: its exporter answers and shows it no longer"),
-    _dcgm("exporter_down", "up == 0 and on (instance) max_over_time(DCGM_FI_DEV_GPU_TEMP[1h] offset 1m)", When.APPEARS,
-          "the exporter {instance} cannot be scraped", source="prometheus"),
-    Rule("node_exporter_up", 'up{job=~"node|.*node[-_]?exporter.*"}', Kind.NODE_STATE,
+    _dcgm("exporter_down", "max by (instance, Hostname, hostname) (max_over_time(DCGM_FI_DEV_GPU_TEMP[1h] offset 1m)) "
+          "and on (instance) up == 0", When.APPEARS, "the exporter {instance} cannot be scraped", source="prometheus"),
+    Rule("node_exporter_up", _of_machine('up{job=~"node|.*node[-_]?exporter.*"}'), Kind.NODE_STATE,
          text="node_exporter at {instance}: up is {value}", source="prometheus",
          states=((1.0, NodeCondition.READY), (0.0, NodeCondition.NOT_READY))),
     Rule("kube_node_ready", 'sum by (node) (kube_node_status_condition{condition="Ready",status="true"} or '
@@ -123,10 +135,8 @@ BUILT_IN: tuple[Rule, ...] = (
     _average("gpu_sm_active", "DCGM_FI_PROF_SM_ACTIVE"),
     _average("gpu_sm_occupancy", "DCGM_FI_PROF_SM_OCCUPANCY"),
     _average("gpu_utilization_percent", "DCGM_FI_DEV_GPU_UTIL"),
-    Rule("storage_read_latency_seconds", "max by (instance) (rate(node_disk_read_time_seconds_total[5m]) / "
-         "(rate(node_disk_reads_completed_total[5m]) > 0))", Kind.METRIC, step_seconds=60),
-    Rule("storage_write_latency_seconds", "max by (instance) (rate(node_disk_write_time_seconds_total[5m]) / "
-         "(rate(node_disk_writes_completed_total[5m]) > 0))", Kind.METRIC, step_seconds=60),
+    _latency("storage_read_latency_seconds", "node_disk_read_time_seconds_total", "node_disk_reads_completed_total"),
+    _latency("storage_write_latency_seconds", "node_disk_write_time_seconds_total", "node_disk_writes_completed_total"),
     Rule("queue_pending_workloads", "sum(kueue_pending_workloads)", Kind.METRIC, step_seconds=60),
 )  # fmt: skip
 
