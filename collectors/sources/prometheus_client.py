@@ -153,6 +153,8 @@ def _signing(region: str) -> Any:
         raise NotConfigured("--sigv4: no AWS credentials were found (environment, profile, role of this machine)")
 
     def sign(request: Any) -> Any:
+        path, mark, query = request.url.partition("?")
+        request.url = path + mark + query.replace("+", "%20")  # a signature knows no other way to write a blank
         told = AWSRequest(method=request.method, url=request.url, data=request.body or b"")
         SigV4Auth(credentials.get_frozen_credentials(), "aps", region).add_auth(told)
         request.headers.update(dict(told.headers.items()))

@@ -1,9 +1,9 @@
 """Prometheus facts: what the samples of a rule's series state.
 
 Rules
-- Each machine is an emitter, and `cluster` for what is of none. `seq` is the second of the sample × 2³¹, plus 31 bits of a
-  hash of rule and series: the same sample states the same under the same identity, whichever replica of a server
-  tells it. Of a machine's thousand series two share their bits in one of 4,000 cases.
+- Each machine is an emitter, and `cluster` for what is of none. `seq` is the second of the sample × 2³¹, plus 31 bits
+  of a hash of rule and series: the same sample states the same under the same identity, whichever replica of a
+  server tells it. Of a machine's thousand series two share their bits in one of 4,000 cases.
 - What held when a series was first looked at is where it begins, and no event: when it came about is not known. A
   machine that is not ready is told all the same, as from then.
 - A counter that fell was reset: what it shows now was counted since. Increases within five minutes of the last that was

@@ -6,9 +6,9 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+import requests
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,8 +20,10 @@ from rerail.collectors.sources.prometheus_client import PrometheusClient, QueryF
 from rerail.collectors.sources.prometheus_facts import Naming, RuleFacts
 from rerail.collectors.sources.prometheus_rules import BUILT_IN, Kind, Rule, When, load_rules, rules_of
 from rerail.collectors.sources.prometheus_samples import Series, read_answer
+from rerail.server.core.causes import reading_of
 from rerail.server.core.codec import FactError, decode_line, encode_line
 from rerail.server.core.facts import Blind, Evidence, Fact, Metric, NodeCondition, NodeState
+from rerail.server.core.view import CausalRole
 
 BEGAN = 1_795_954_200
 BY_NAME = {rule.name: rule for rule in BUILT_IN}
@@ -371,11 +373,29 @@ def test_requests_to_amazon_are_signed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-a-secret")
     sign = prometheus_client._signing("eu-west-1")
-    request = ModuleType("request")
-    request.method, request.url, request.body, request.headers = "GET", "https://aps.example/api?query=up", None, {}  # type: ignore[attr-defined]
-    signed = sign(request).headers["Authorization"]
+    prepared = requests.Request(
+        "GET", "https://aps.example/api/v1/query", params={"query": "a + b"}, auth=sign
+    ).prepare()
+    signed = prepared.headers["Authorization"]
     assert signed.startswith("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/")
     assert "/eu-west-1/aps/aws4_request" in signed
+    assert prepared.url == "https://aps.example/api/v1/query?query=a%20%2B%20b"
+
+
+def test_what_accuses_a_gpu_is_read_so_and_what_is_a_hint_is_not():
+    accusing = set()
+    for rule in BUILT_IN:
+        if rule.kind is Kind.EVIDENCE:
+            memory: dict[str, list[object]] = {}
+            facts = RuleFacts(rule, memory, Naming("llm"))
+            labels = tuple(sorted(gpu().items()))
+            assert facts.take([Series(labels, ((BEGAN, 0.0),))], STEP, BEGAN) == []
+            (fact,) = facts.take([Series(labels, ((BEGAN + 900, 79.0),))], STEP, None)
+            assert isinstance(fact, Evidence)
+            if reading_of(fact).role is CausalRole.INITIATING:
+                assert reading_of(fact).cause == "gpu_hardware"
+                accusing.add(rule.name)
+    assert accusing == {"xid", "ecc_uncorrectable"}
 
 
 def test_cursors_stay_small_while_series_come_and_go():
