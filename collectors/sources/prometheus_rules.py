@@ -77,15 +77,20 @@ class Rule:
     states: tuple[tuple[float, NodeCondition], ...] = ()
 
 
-def _dcgm(name: str, query: str, when: When, text: str, code: str | None = None, source: str = "dcgm") -> Rule:
+def _dcgm(
+    name: str, query: str, when: When, text: str, code: str | None = None, source: str = "dcgm",
+    step_seconds: int | None = None,
+) -> Rule:  # fmt: skip
     return Rule(
-        name, query, Kind.EVIDENCE, when, ignored_labels=REPLICA_LABELS | PASSING_LABELS, source=source,
+        name, query, Kind.EVIDENCE, when, step_seconds, ignored_labels=REPLICA_LABELS | PASSING_LABELS, source=source,
         code=code or name, text=text,
     )  # fmt: skip
 
 
 def _rises(name: str, metric: str, text: str) -> Rule:
-    return _dcgm(name, metric, When.INCREASES, f"{{gpu}}: {text}: {{increase}} more, {{value}} in all ({metric})")
+    """Of every GPU there is one; once a minute is what a server of thousands of them can be asked."""
+    words = f"{{gpu}}: {text}: {{increase}} more, {{value}} in all ({metric})"
+    return _dcgm(name, metric, When.INCREASES, words, step_seconds=60)
 
 
 def _average(name: str, metric: str) -> Rule:

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -177,3 +178,16 @@ def test_a_kernel_log_is_collected_once_and_goes_on(
     assert run(*sending) == 0
     assert sorted(fact["at"] % 10**10 // 10**9 for fact in intake.facts.values()) == [1, 2]
     assert intake.requests == 2
+
+
+def test_an_agent_follows_the_kernel_beside_its_recorders(tmp_path: Path) -> None:
+    log = tmp_path / "kern.log"
+    now = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
+    log.write_text(f"{now} node17 kernel: NVRM: Xid (PCI:0000:91:00): 79, GPU has fallen off the bus.\n")
+    words = ["agent", "--dir", str(tmp_path), "--stdout", "--kernel", str(log), "--run-id", "llm"]
+    with subprocess.Popen([sys.executable, "-c", RUN, *words], stdout=subprocess.PIPE) as agent:
+        assert agent.stdout is not None
+        fact = decode_line(agent.stdout.readline())
+        agent.send_signal(signal.SIGTERM)
+        agent.stdout.read()
+    assert (agent.returncode, fact.run, fact.code) == (0, "llm", "xid:79")
