@@ -320,7 +320,7 @@ LIKE_RULE = st.dictionaries(
 )
 
 
-@given(ANYTHING | st.fixed_dictionaries({"rules": st.lists(LIKE_RULE)}))
+@given(ANYTHING | st.fixed_dictionaries({"rules": st.lists(LIKE_RULE, max_size=3)}))
 def test_any_file_of_rules_is_taken_or_refused(told: object):
     try:
         rules = rules_of(told)
