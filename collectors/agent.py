@@ -101,6 +101,11 @@ class Agent:
         """Source that is down → the runs that were told so."""
         self._seq = int(self.spool.cursor("agent seq") or 0)
 
+    @property
+    def last_run(self) -> str | None:
+        """The run that was told of last: of the latest ring, or named at the start; None where none is known."""
+        return self._last_run
+
     # --- running ---------------------------------------------------------------------------------------------------
 
     def run(self, stop: threading.Event, drain_seconds: float = 10.0) -> None:

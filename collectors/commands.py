@@ -19,10 +19,18 @@ from typing import TYPE_CHECKING, Any
 
 from rerail.collectors.agent import Agent
 from rerail.collectors.identity import identity, settings
+from rerail.collectors.machine_commands import (
+    add_kernel,
+    add_prometheus,
+    kernel_opening,
+    kernel_source,
+    prometheus_source,
+)
 from rerail.collectors.outlet import FileOutlet, HttpOutlet, Outlet, OutletDown
 from rerail.collectors.scheduler_commands import MANIFEST, add_kubernetes, add_slurm, kubernetes_source, slurm_source
 from rerail.collectors.source import Source, SourceDown
 from rerail.collectors.sources.flight_recorder_live import FlightRecorderLive
+from rerail.collectors.sources.kernel_live import KernelSource
 from rerail.collectors.sources.kube_client import NotConfigured
 from rerail.collectors.sources.launcher import LauncherSource, command_of
 from rerail.collectors.spool import MOST_BYTES
@@ -61,11 +69,15 @@ def _add_agent(subparsers: Any) -> None:
         help="also read dumps as they appear in this folder or under this prefix; or ask this worker's server "
         "(unix:PATH, RANK=http://HOST:PORT) when its rank hangs; may be given again",
     )  # fmt: skip
+    parser.add_argument(
+        "--kernel", nargs="?", const="kmsg", metavar="FILE",
+        help="also follow the kernel's messages: /dev/kmsg, `journal`, or this file",
+    )  # fmt: skip
     parser.set_defaults(run=run_agent)
 
 
 def _add_collect(subparsers: Any) -> None:
-    parser = subparsers.add_parser("collect", help="follow a source of facts: a launcher's log, Kubernetes, Slurm")
+    parser = subparsers.add_parser("collect", help="follow a source of facts: a launcher's log, a scheduler, a machine")
     sources = parser.add_subparsers(dest="source", required=True, metavar="SOURCE")
     launcher = sources.add_parser(
         "launcher", help="output of ft_launcher or torchrun, NVRx's cycle files and per-cycle logs",
@@ -95,7 +107,12 @@ def _add_collect(subparsers: Any) -> None:
     recorder.add_argument("--dir", type=Path, help="where to keep what cannot be sent yet")
     recorder.add_argument("--once", action="store_true", help="read what is there and stop")
     recorder.set_defaults(run=run_collect_scheduler, make=flight_recorder_source)
-    for add, make in ((add_kubernetes, kubernetes_source), (add_slurm, slurm_source)):
+    for add, make in (
+        (add_kubernetes, kubernetes_source),
+        (add_slurm, slurm_source),
+        (add_prometheus, prometheus_source),
+        (add_kernel, kernel_source),
+    ):
         scheduler = add(sources)
         _add_destination(scheduler)
         scheduler.add_argument("--run-id", "--run", dest="run_id", help="one run for all of it (default: RERAIL_RUN)")
@@ -164,6 +181,8 @@ def run_agent(arguments: argparse.Namespace) -> int:
         except ValueError as error:
             sys.stderr.write(f"rerail agent: {error}\n")
             return 2
+    if arguments.kernel:
+        sources.append(KernelSource(kernel_opening(arguments.kernel), node, lambda: agent.last_run))
     agent = Agent(directory, destination(arguments), node, run=run, sources=sources, most_bytes=arguments.spool_bytes)
     return _run_until_stopped(agent)
 
@@ -215,7 +234,7 @@ def run_collect_launcher(arguments: argparse.Namespace) -> int:
 
 
 def run_collect_scheduler(arguments: argparse.Namespace) -> int:
-    """`rerail collect kubernetes` and `rerail collect slurm`."""
+    """`rerail collect` of everything but launchers."""
     if getattr(arguments, "manifest", False):
         sys.stdout.write(MANIFEST.read_text())
         return 0

@@ -39,10 +39,11 @@ RULES: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
 ]  # fmt: skip
 
 LATE = {
-    "collectors/": ("torch", "transformers", "nvidia_resiliency_ext", "prometheus_api_client", "numpy"),
+    "collectors/": ("torch", "transformers", "nvidia_resiliency_ext", "prometheus_api_client", "numpy", "requests",
+                    "yaml", "botocore"),
     "server/notify/": ("apprise",),
     "server/": ("uvicorn", "alembic", "sqlalchemy", "fastapi", "psycopg"),
-}
+}  # fmt: skip
 """Third-party packages a folder may import inside a function, where the code runs only with them installed."""
 
 

@@ -23,6 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from rerail.collectors.identity import inherited
 from rerail.collectors.source import Polled, SourceDown
 from rerail.collectors.sources.attempts import Attempts, AttemptState
 from rerail.collectors.sources.cycle_info import BrokenFile, CycleInfo, broken_fact, cycle_facts, read_cycle_infos
@@ -115,7 +116,7 @@ class LauncherSource:
             progress,
         )  # fmt: skip
         if kept["offset"] == 0 and self._command:
-            nodes = os.environ.get("PET_NNODES")  # torchrun takes its settings from there where no flag says them
+            nodes = inherited().get("PET_NNODES")  # torchrun takes its settings from there where no flag says them
             is_told = nodes is None or any(word.startswith("--nnodes") for word in self._command)
             log.argument_words(self._command if is_told else (*self._command, f"--nnodes={nodes}"))
         offset = begin = kept["offset"]

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -132,3 +133,61 @@ def test_collecting_says_which_schedulers_it_cannot_reach(
     with pytest.raises(SystemExit):
         run("collect", "slurm", "--interval", "soon")
     assert "'soon' is not a number" in capsys.readouterr().err
+
+
+def test_collecting_from_machines_says_what_is_missing_or_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("RERAIL_RUN", raising=False)
+    url = "http://127.0.0.1:9"
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("rules: [{name: x, query: up, kind: alert}]")
+    for words, said in (
+        (("prometheus", "--prometheus", url), "--run-label"),
+        (("prometheus", "--prometheus", "nowhere", "--run-id", "llm"), "'nowhere' is no address"),
+        (("prometheus", "--prometheus", url, "--run-id", "llm", "--map", str(rules)), "rules[0].kind"),
+        (("kernel",), "--run-id"),
+    ):
+        assert run("collect", *words, "--once", "--stdout") == 2
+        assert said in capsys.readouterr().err
+    for words, said in (
+        (("prometheus", "--prometheus", url, "--run-id", "llm"), "Connection refused"),
+        (("kernel", "--run-id", "llm", "--file", str(tmp_path / "none.log")), "No such file"),
+    ):
+        assert run("collect", *words, "--once", "--stdout") == 1
+        assert said in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run("collect", "prometheus", "--prometheus", url, "--step", "0.5")
+    assert "'0.5' is not a whole number" in capsys.readouterr().err
+
+
+def test_a_kernel_log_is_collected_once_and_goes_on(
+    tmp_path: Path, intake, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    log = tmp_path / "kern.log"
+    line = "2026-11-29T12:00:0{}+00:00 node17 kernel: NVRM: Xid (PCI:0000:91:00): 79, GPU has fallen off the bus.\n"
+    log.write_text(line.format(1))
+    words = ("collect", "kernel", "--file", str(log), "--run-id", "llm", "--node", "node17", "--since-hours", "1000000")
+    assert run(*words, "--once", "--stdout") == 0
+    (shown,) = [decode_line(each) for each in capfdbinary.readouterr().out.splitlines()]
+    assert (shown.node, shown.code) == ("node17", "xid:79")
+    sending = (*words, "--once", "--url", intake.url, "--dir", str(tmp_path / "spool"))
+    assert run(*sending) == 0
+    with log.open("a") as file:
+        file.write(line.format(2))
+    assert run(*sending) == 0
+    assert sorted(fact["at"] % 10**10 // 10**9 for fact in intake.facts.values()) == [1, 2]
+    assert intake.requests == 2
+
+
+def test_an_agent_follows_the_kernel_beside_its_recorders(tmp_path: Path) -> None:
+    log = tmp_path / "kern.log"
+    now = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
+    log.write_text(f"{now} node17 kernel: NVRM: Xid (PCI:0000:91:00): 79, GPU has fallen off the bus.\n")
+    words = ["agent", "--dir", str(tmp_path), "--stdout", "--kernel", str(log), "--run-id", "llm"]
+    with subprocess.Popen([sys.executable, "-c", RUN, *words], stdout=subprocess.PIPE) as agent:
+        assert agent.stdout is not None
+        fact = decode_line(agent.stdout.readline())
+        agent.send_signal(signal.SIGTERM)
+        agent.stdout.read()
+    assert (agent.returncode, fact.run, fact.code) == (0, "llm", "xid:79")
