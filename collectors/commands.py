@@ -97,6 +97,18 @@ def _add_collect(subparsers: Any) -> None:
     launcher.add_argument("--once", action="store_true", help="read what is there and stop")
     launcher.add_argument("--follow", action="store_true", help="go on as the log grows (default without --once)")
     launcher.set_defaults(run=run_collect_launcher)
+    logs = sources.add_parser(
+        "logs", help="training logs as they grow: steps, saves, loads, attempts and evidence, without instrumentation",
+        description="Follows logs of any framework; `rerail import logs` reads those of the past.",
+    )  # fmt: skip
+    _add_destination(logs)
+    logs.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a log; several are followed side by side")
+    logs.add_argument("--run-id", "--run", dest="run_id", help="the run (default: RERAIL_RUN, else the file's name)")
+    logs.add_argument("--node", help="the node that writes them (default: this one)")
+    logs.add_argument("--zone-minutes", type=int, help="time zone of the logs, minutes east of UTC (default: this one)")
+    logs.add_argument("--dir", type=Path, help="where to keep what cannot be sent yet")
+    logs.add_argument("--once", action="store_true", help="read what is there and stop")
+    logs.set_defaults(run=run_collect_logs)
     recorder = sources.add_parser(
         "flight-recorder", help="dumps of PyTorch's flight recorder as they are written",
         description="States what each dump says: a folder, or the prefix of TORCH_NCCL_DEBUG_INFO_TEMP_FILE.",
@@ -231,6 +243,40 @@ def run_collect_launcher(arguments: argparse.Namespace) -> int:
     if arguments.once:
         return _run_once(agent, source)
     return _run_until_stopped(agent)
+
+
+def run_collect_logs(arguments: argparse.Namespace) -> int:
+    """`rerail collect logs`."""
+    _log_to_terminal()
+    told, run = identity(), arguments.run_id or settings().run
+    sources = [
+        LauncherSource(
+            node=arguments.node or told.node, run=run or path.stem[:200], log=path, job=told.job, requeue=told.requeue,
+            zone_seconds=None if arguments.zone_minutes is None else arguments.zone_minutes * 60,
+        )
+        for path in arguments.files
+    ]  # fmt: skip
+    if arguments.once and arguments.stdout:
+        count = 0
+        for source in sources:
+            try:
+                facts = source.finish(None).facts
+            except SourceDown as error:
+                sys.stderr.write(f"rerail collect logs: {error}\n")
+                return 1
+            sys.stdout.buffer.write(encode_lines(facts))
+            count += len(facts)
+        sys.stdout.buffer.flush()
+        sys.stderr.write(f"rerail collect logs: {count} facts stated\n")
+        return 0
+    directory = arguments.dir or settings().directory / "logs"
+    for source in sources if arguments.once else ():
+        agent = Agent(directory, destination(arguments), told.node, run=run, sources=[source])
+        if code := _run_once(agent, source, "logs"):
+            return code
+    if arguments.once:
+        return 0
+    return _run_until_stopped(Agent(directory, destination(arguments), told.node, run=run, sources=sources))
 
 
 def run_collect_scheduler(arguments: argparse.Namespace) -> int:

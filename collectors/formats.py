@@ -38,6 +38,8 @@ class OldFile:
     """Tell the person something about the file, in a sentence."""
     at: int | None = None
     """When it was written last, in ns; None where that is not known."""
+    zone_seconds: int = 0
+    """East of UTC, of stamps that name no zone."""
 
 
 @dataclass(frozen=True, slots=True)

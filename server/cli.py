@@ -85,6 +85,9 @@ def _parser() -> argparse.ArgumentParser:
         "paths", nargs="+", metavar="PATH", help="files, .gz too; - is standard input; of dumps a folder"
     )
     facts.add_argument("--run", dest="run_id", metavar="RUN", help="import into this run, whatever the lines say")
+    facts.add_argument(
+        "--zone", metavar="ZONE", help="of stamps that name none: Asia/Seoul, +09:00 or local (default UTC)"
+    )
     facts.add_argument("--stdout", action="store_true", help="show the facts instead of keeping them")
     facts.add_argument("--url", help="send to this server instead of writing to the database")
     facts.add_argument("--token", help="token of that server")

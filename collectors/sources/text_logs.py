@@ -1,18 +1,28 @@
 """Logs of the past into a run: `rerail import logs FILE --run ID`, and `kernel` for a machine's kernel log.
 
-A launcher's log states attempts, marks, exits and evidence; any other log states evidence. Of a kernel log only what
+A launcher's log states attempts, marks, exits and evidence; a training log its steps, saves and loads too
+(`progress.py`), and its attempts where no launcher speaks in it. Of a kernel log only what
 the kernel said is taken, and lines whose stamps count from the machine's start are refused: they tell no instant.
 """
 
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterator
 
 from rerail.collectors.formats import ImportFormat, OldFile
 from rerail.collectors.sources.log_reader import Read, read_log
 from rerail.server.core.codec import FactError
-from rerail.server.core.facts import Evidence, Fact
+from rerail.server.core.facts import (
+    AttemptStarted,
+    CheckpointLoaded,
+    CheckpointMoment,
+    CheckpointStage,
+    Evidence,
+    Fact,
+    Steps,
+)
 
 
 class LinesFile:
@@ -42,11 +52,33 @@ def place_of(old: OldFile) -> str:
 
 
 def _whole(old: OldFile, kind: str) -> Read:
-    return read_log(LinesFile(old), emitter=f"{kind}/{place_of(old)}", run=old.run or old.stem)  # type: ignore[arg-type]
+    year = None if old.at is None else time.gmtime(old.at // 10**9 + old.zone_seconds).tm_year
+    return read_log(
+        LinesFile(old),  # type: ignore[arg-type]
+        emitter=f"{kind}/{place_of(old)}", run=old.run or old.stem, zone_seconds=old.zone_seconds, year=year,
+    )  # fmt: skip
 
 
 def _logs(old: OldFile) -> Iterator[Fact]:
-    yield from _dated(old, _whole(old, "log"))
+    read = _whole(old, "log")
+    yield from _dated(old, read)
+    if told := _what_of_training(read):
+        old.remark(told)
+
+
+def _what_of_training(read: Read) -> str:
+    """What a log told of training, and what it did not, in a sentence; empty where it told of none."""
+    steps = sum(fact.step_count for fact in read.facts if isinstance(fact, Steps))
+    undated = f"{read.steps_undated} lines of steps tell no instant (kubectl logs --timestamps, or `| ts '%.s'`)"
+    if not steps:
+        return f"no steps: {undated}" if read.steps_undated else ""
+    attempts = sum(isinstance(fact, AttemptStarted) for fact in read.facts)
+    saves = sum(isinstance(fact, CheckpointMoment) and fact.stage == CheckpointStage.DURABLE for fact in read.facts)
+    loads = sum(isinstance(fact, CheckpointLoaded) for fact in read.facts)
+    known = f"{attempts} attempts, {steps} steps, {saves} durable checkpoints and {loads} loads told"
+    return f"{known}; a log does not tell GPUs, heartbeats and waits for data" + (
+        f"; {undated}" if read.steps_undated else ""
+    )
 
 
 def read_kernel(old: OldFile) -> Iterator[Fact]:

@@ -12,14 +12,18 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import re
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
+from zoneinfo import ZoneInfo
 
 from rerail.collectors.formats import ImportFormat, OldFile, formats
 from rerail.collectors.sources.encodings import text_stream
@@ -74,7 +78,8 @@ def import_files(parsed: argparse.Namespace) -> int:
     paths = [path for given in parsed.paths for path in _files_of(given, old_format)]
     taken = Taken()
     told: list[str] = []
-    files = [_File(path, parsed.run_id, old_format, counts, taken) for path in paths]
+    zone = zone_seconds(parsed.zone)
+    files = [_File(path, parsed.run_id, old_format, counts, taken, zone) for path in paths]
     if parsed.stdout:
         for file in files:
             for line in file.lines():
@@ -110,6 +115,24 @@ def _view(store: Store, run: str) -> RunView | None:
     return None if found is None else found[0]
 
 
+def zone_seconds(zone: str | None) -> int:
+    """`+09:00`, `local` or the name of a zone (as it is today) in seconds east of UTC. Raises RerailError."""
+    if zone is None:
+        return 0
+    if zone == "local":
+        return time.localtime().tm_gmtoff
+    if told := re.fullmatch(r"([+-])(\d{1,2}):?(\d\d)?", zone):
+        hours, minutes = int(told[2]), int(told[3] or 0)
+        if hours <= 14 and minutes < 60:
+            return (hours * 3600 + minutes * 60) * (-1 if told[1] == "-" else 1)
+    else:
+        with suppress(ValueError, OSError, KeyError):
+            offset = datetime.now(ZoneInfo(zone)).utcoffset()
+            if offset is not None:
+                return int(offset.total_seconds())
+    raise RerailError(f"--zone {zone!r}: neither local, nor an offset like +09:00, nor the name of a time zone")
+
+
 def _tell_refused(counts: Counts) -> None:
     for example in counts.examples[:TOLD_REFUSALS]:
         print(example, file=sys.stderr)
@@ -134,9 +157,11 @@ class _File:
     """One file of a format, as the lines of facts that it comes to."""
 
     def __init__(
-        self, path: str, run_id: str | None, old_format: ImportFormat | None, counts: Counts, taken: Taken
-    ) -> None:
+        self, path: str, run_id: str | None, old_format: ImportFormat | None, counts: Counts, taken: Taken,
+        zone: int = 0,
+    ) -> None:  # fmt: skip
         self.path = path
+        self._zone = zone
         self._taken = taken
         self._run_id = run_id
         self._format = old_format
@@ -156,6 +181,7 @@ class _File:
                 lines=self._read(),
                 content=self._content,
                 at=self._written_at(),
+                zone_seconds=self._zone,
                 refuse=self._refuse,
                 remark=lambda words: print(f"{self.path}: {words}", file=sys.stderr),
             )

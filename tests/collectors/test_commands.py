@@ -191,3 +191,17 @@ def test_an_agent_follows_the_kernel_beside_its_recorders(tmp_path: Path) -> Non
         agent.send_signal(signal.SIGTERM)
         agent.stdout.read()
     assert (agent.returncode, fact.run, fact.code) == (0, "llm", "xid:79")
+
+
+TRAINING = Path(__file__).parent.parent / "corpus/training_logs"
+
+
+def test_training_logs_are_followed_side_by_side_and_told_once(intake, tmp_path: Path) -> None:
+    logs = [str(TRAINING / "megatron.log"), str(TRAINING / "nemo.log")]
+    words = ("collect", "logs", *logs, "--once", "--zone-minutes", "0", "--url", intake.url, "--dir", str(tmp_path))
+    assert run(*words) == 0
+    assert {fact["run"] for fact in intake.facts.values()} == {"megatron", "nemo"}
+    told = len(intake.facts)
+    assert run(*words) == 0
+    assert (len(intake.facts), intake.contradictions) == (told, [])
+    assert run("collect", "logs", str(tmp_path / "none.log"), "--once", "--stdout") == 1

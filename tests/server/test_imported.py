@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,17 @@ def test_several_launches_in_one_log_are_one_interruption_and_its_failed_relaunc
     assert told.splitlines()[0].endswith("1 interruption, 2 failed relaunches")
     causes = ["attempt 0: loss_anomaly", "after attempt 0: user_exception", "after attempt 0: host_oom"]
     assert all(cause in told for cause in causes)
+
+
+@pytest.mark.parametrize(("zone", "hour"), [(None, 10), ("+09:00", 1), ("Asia/Seoul", 1), ("-0330", 13)])
+def test_stamps_without_a_zone_are_read_in_the_one_that_is_named(
+    zone: str | None, hour: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["import", "logs", str(CORPUS / "training_logs/megatron.log"), "--run", "m", "--stdout"]
+    assert main([*words, *(() if zone is None else (f"--zone={zone}",))]) == 0
+    told = capfd.readouterr()
+    first = json.loads(told.out.splitlines()[0])
+    assert datetime.fromtimestamp(first["at"] / 1e9, UTC).hour == hour
+    assert "2 attempts, 70 steps, 1 durable checkpoints and 1 loads told" in told.err
+    assert main([*words, "--zone", "Mars/Base"]) == 1
+    assert "Mars/Base" in capfd.readouterr().err
