@@ -8,7 +8,7 @@ PORT ?= 8050
 # in the environment is never touched.
 TORCH ?= torch==2.13.0
 
-.PHONY: help run test test-fast explore check types bench install install-run clean
+.PHONY: help run test test-fast explore check types bench pictures install install-run clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -36,6 +36,9 @@ types: install build/typing/rerail  ## strict types of the core
 
 bench: install-run  ## every figure of the README, measured on this machine
 	@for file in bench/*.py; do echo; echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+pictures: install  ## every page of the docs, pictured anew from a server of its own
+	@$(BIN)/python docs/take_pictures.py
 
 install: $(VENV)/.dev-installed  ## the environment for tests, in .venv
 

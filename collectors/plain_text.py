@@ -38,12 +38,16 @@ class Piece:
     """The text is ours, not the file's."""
 
 
-def evidence_of_text(_name: str, content: bytes) -> tuple[list[Piece], list[str]]:
-    """The telling lines of a text, in its order; and what a person should know about the reading of it."""
-    read = read_log(io.BytesIO(content), emitter="text", run="text", fallback_at=UNTOLD)
+def evidence_of_text(_name: str, content: bytes, year: int | None = None) -> tuple[list[Piece], list[str]]:
+    """The telling lines of a text, in its order; and what a person should know about the reading of it.
+
+    `year`: of stamps that leave it out.
+    """
+    read = read_log(io.BytesIO(content), emitter="text", run="text", fallback_at=UNTOLD, year=year)
     pieces = [
         Piece(
             fact.source, fact.text, fact.code, fact.attributes, fact.rank, fact.node,
+            fact.at if fact.at > UNTOLD else None,
         )
         for fact in read.facts
         if isinstance(fact, Evidence)

@@ -59,8 +59,11 @@ class Understood:
     remarks: tuple[str, ...] = ()
 
 
-def understood(name: str, content: bytes, rank: int | None = None) -> Understood:
-    """What a file is, and its evidence. `rank` is whose it is, where somebody says so."""
+def understood(name: str, content: bytes, rank: int | None = None, year: int | None = None) -> Understood:
+    """What a file is, and its evidence. `rank` is whose it is, where somebody says so.
+
+    `year`: of stamps that leave it out.
+    """
     if content.startswith(_GZIP):
         try:
             content = _unpacked(content)
@@ -81,7 +84,7 @@ def understood(name: str, content: bytes, rank: int | None = None) -> Understood
             return found
     if b"\0" in content[:65_536]:
         return Understood(Kind.UNKNOWN, refused=("neither a flight recorder dump nor text",))
-    pieces, remarks = evidence_of_text(name, content)
+    pieces, remarks = evidence_of_text(name, content, year)
     kind = Kind.KERNEL_LOG if is_kernel_log(pieces) else Kind.LOG
     refused = () if pieces else ("no line of it tells of a fault",)
     return Understood(kind, tuple(pieces), refused, tuple(remarks))

@@ -4,7 +4,9 @@ Rules
 - The file is kept as it came, and what is understood of it becomes `evidence` facts of the incident's first attempt,
   through the log like every other fact: the emitter is `artefact/<sha256>`, the numbers are the places in the file.
   Giving the same file twice changes nothing.
-- Where a file says when something was, that instant holds; else that of the notice.
+- Where a file says when something was, that instant holds; else that of the notice. A line of another time than the
+  incident is no evidence of it; where no line is of its time but one is within the width of the time zones, its clock
+  is taken for one of another zone, and that is said.
 - The files of an archive are given one by one, under their own names; the archive itself is not kept.
 - Taking a file back is a fact too (`artefact_state`), and so is letting it count again: nothing is deleted, and
   `rerail replay` comes to the same. Giving a withdrawn file anew restores it.
@@ -18,7 +20,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from rerail.collectors.archives import members
-from rerail.collectors.masking import masked, masked_file
+from rerail.collectors.masking import masked, masked_file, masked_writing
 from rerail.collectors.plain_text import Piece
 from rerail.collectors.uploads import Kind, Understood, understood
 from rerail.server.core import codec
@@ -34,6 +36,12 @@ from rerail.server.store.log_slices import logged_facts
 LONGEST_NAME = 200
 DAY_NS = 86_400 * 10**9
 AHEAD_NS = DAY_NS
+HOUR_NS = 3600 * 10**9
+AROUND_NS = 300 * 10**9
+"""So long before its attempt began something may have had to do with an incident."""
+WIDEST_ZONE_NS = 14 * HOUR_NS
+"""So far apart stamps of two time zones may be."""
+
 HINT = "name, author and reason are text; rank is a number from 0 on; docs/facts.md"
 
 
@@ -121,15 +129,15 @@ class ArtefactDesk:
                 f"this very file was given to incident {known.incident_id} as {known.name}",
                 "the evidence of one file belongs to one incident of a run: open that one to see it or take it back",
             )
-        told = understood(name, content, rank)
+        year = time.gmtime((incident.noticed_at or incident.started_at) // 10**9).tm_year
+        told = understood(name, content, rank, year)
         facts, refused = self._facts(place.found, digest, told)
         row = ArtefactRow(
             sha256=digest, run_id=incident.run_id, incident_id=incident.incident_id, name=name, kind=told.kind.value,
             size=len(content), received_at=self._clock(), author=author, pieces=len(facts), refused=refused,
             remarks=told.remarks,
         )  # fmt: skip
-        is_dump = told.kind in (Kind.FLIGHT_RECORDER, Kind.PROCESS_GROUPS)
-        is_new = self._store.keep_artefact(row, content if is_dump else masked_file(content))
+        is_new = self._store.keep_artefact(row, masked_file(content))
         kept = row if known is None else known
         if known is not None and not known.pieces and facts:
             # Nothing was understood of it before: its rank was not told, or an older reader looked at it.
@@ -210,8 +218,19 @@ class ArtefactDesk:
         noticed_at = found.incident.noticed_at or found.incident.started_at
         facts: list[Evidence] = []
         refused = list(told.refused)
+        is_dump = told.kind in (Kind.FLIGHT_RECORDER, Kind.PROCESS_GROUPS)
+        window = _window(found, attempt)
+        distances = [] if is_dump else [_outside(piece.at, window) for piece in told.pieces]
+        nearest = min((each for each in distances if each is not None), default=0)
+        foreign = 0
         for seq, piece in enumerate(told.pieces):
             at = piece.at if piece.at is not None and piece.at <= self._clock() + AHEAD_NS else noticed_at
+            away = None if is_dump else distances[seq]
+            if away and (nearest == 0 or nearest > WIDEST_ZONE_NS):
+                foreign += 1
+                continue
+            if away:
+                at = noticed_at  # a clock of another zone, as far as anybody can tell
             fact = _evidence(found.incident.run_id, digest, seq, at, piece, attempt)
             try:
                 codec.decode_line(codec.encode_line(fact))
@@ -219,7 +238,37 @@ class ArtefactDesk:
                 refused.append(str(error))
                 continue
             facts.append(fact)
+        if foreign:
+            refused.append(
+                f"{foreign} lines are of another time than this incident, the nearest {nearest // HOUR_NS} h away: "
+                "no evidence of it"
+                if nearest
+                else f"{foreign} lines are of another time than this incident: no evidence of it"
+            )
+        elif nearest:
+            refused.append(
+                f"its stamps lie {nearest / HOUR_NS:.1f} h from the incident: taken as those of another time zone"
+            )
         return facts, tuple(refused)
+
+
+def _window(found: IncidentView, attempt: Attempt | None) -> tuple[int, int | None]:
+    """Between which instants a line may have to do with an incident."""
+    incident = found.incident
+    began = incident.started_at if attempt is None or attempt.started_at is None else attempt.started_at
+    return min(
+        began, incident.started_at
+    ) - AROUND_NS, None if incident.ended_at is None else incident.ended_at + HOUR_NS
+
+
+def _outside(at: int | None, window: tuple[int, int | None]) -> int | None:
+    """How far outside a window an instant lies, 0 inside; None where nothing is known of it."""
+    if at is None:
+        return None
+    first, last = window
+    if at < first:
+        return first - at
+    return at - last if last is not None and at > last else 0
 
 
 def _emitter(digest: str) -> str:
@@ -234,7 +283,7 @@ def _evidence(run_id: str, digest: str, seq: int, at: int, piece: Piece, attempt
         restart=None if attempt is None else attempt.restart,
         iteration=None if attempt is None else attempt.iteration,
         rank=piece.rank, node=piece.node, source=piece.source, code=piece.code,
-        text=masked(piece.text), attributes=piece.attributes,
+        text=masked(piece.text), attributes=tuple((name, masked_writing(value)) for name, value in piece.attributes),
     )  # fmt: skip
 
 

@@ -38,6 +38,8 @@ HEAD_BYTES = HEAD.encode()
 LONGEST_FIRST = 4096
 BLOCK_BYTES = 4 * 1024 * 1024
 MOST_SHAPES = 20_000
+MOST_HEADS = 2_000
+"""Tracebacks that are followed to their end; of more only the lines that tell something by themselves are read."""
 OFTEN = 64
 """A shape that was kept so often is only counted from then on."""
 LINES_TOGETHER = 3_000
@@ -77,6 +79,7 @@ class _Shapes:
         self._silent: set[bytes] = set()
         self._kept: dict[bytes, int] = {}
         self._least: int | None = None
+        self._heads = 0
         self.counted = 0
 
     def wants(self, line: bytes) -> bool:
@@ -89,7 +92,11 @@ class _Shapes:
         count = self._kept.get(shape)
         if count is None:
             text = line[:8000].decode("utf-8", "replace")
-            if HEAD in text or _GRAMMAR.search(text) is not None:
+            if HEAD in text:
+                self._heads += 1
+                self.counted += self._heads > MOST_HEADS
+                return self._heads <= MOST_HEADS
+            if _GRAMMAR.search(text) is not None:
                 return True
             if not is_telling(text) and b"cpp:" not in line and b" NVRM" not in line:
                 if len(self._silent) < MOST_SHAPES:
@@ -290,7 +297,7 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
             ):
                 continue
             is_step = may_tell(line) and progress.wants(line)
-            is_wanted = is_step or is_open or not is_hit or bool(state.held) or shapes.wants(line)
+            is_wanted = is_open or not is_hit or shapes.wants(line) or bool(state.held) or is_step
             is_first = offset + at_line == 0 and len(line) < LONGEST_FIRST  # it tells when the log begins
             if not is_wanted and not is_first:
                 continue
@@ -307,6 +314,8 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
     read.steps_undated = progress.state.undated
     read.is_stamped = state.last_at is not None and state.last_at != fallback_at
     _give_up(log, attempts, state, fallback_at)
+    if not options.worker_only:
+        progress.end_where_it_broke()
     read.lines_counted = shapes.counted
     read.digest = digest.hexdigest()
     read.facts = [_placed(fact, options.node) for fact in attempts.with_ranks()]

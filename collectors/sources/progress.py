@@ -24,7 +24,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from rerail.collectors.sources.attempts import Attempts
+from rerail.collectors.sources.attempts import FACTS_PER_BYTE, Attempts
 from rerail.collectors.sources.log_lines import Line, LocalClock, zoned_instant
 from rerail.collectors.sources.progress_lines import LONGEST, Progress, Told, may_tell, read_again, read_progress
 from rerail.server.core.codec import LARGEST_STEP
@@ -33,6 +33,7 @@ from rerail.server.core.facts import (
     CheckpointLoaded,
     CheckpointMoment,
     CheckpointStage,
+    Evidence,
     Initiator,
     MarkStage,
     Outcome,
@@ -78,6 +79,8 @@ class ProgressState:
     """Since when steps are done: the loop began, a load ended."""
     base: int | None = None
     """Steps that were done before the first line of this attempt; None where that is not known."""
+    step_offset: int = 0
+    """The first byte of the last step line."""
     has_steps: bool = False
     """A step line was seen in this attempt."""
     first: list[int] = field(default_factory=list)
@@ -221,6 +224,20 @@ class ProgressLog:
             self.attempts.late_fact(
                 Steps, end, offset, restart=state.attempt, first_step=first, start=start, durations_us=tuple(durations)
             )  # fmt: skip
+
+    def end_where_it_broke(self) -> None:
+        """The log ends here for good: after a traceback, or a word of the kernel, behind its last step it broke off."""
+        state, known = self.state, self.attempts.state
+        if not (self._is_own and known.is_started and state.has_steps) or known.is_over or "ended" in known.told:
+            return
+        behind = [
+            fact.at for fact in self.attempts.facts
+            if isinstance(fact, Evidence) and fact.restart == state.attempt
+            and fact.seq >= (state.step_offset + 1) * FACTS_PER_BYTE
+            and (fact.source == "kernel" or "frame" in dict(fact.attributes))
+        ]  # fmt: skip
+        if behind and known.last_at is not None:
+            self.attempts.end(max(known.last_at, *behind), Outcome.FAILED)
 
     # --- when --------------------------------------------------------------------------------------------------------
 
@@ -373,7 +390,7 @@ class ProgressLog:
         self._done(told, at, step)
         if not state.has_steps:
             self._mark_ready()
-        state.step, state.step_at, state.has_steps = step, at, True
+        state.step, state.step_at, state.has_steps, state.step_offset = step, at, True, self.attempts.offset
         state.silence, state.heard_at = [], at
 
     def _is_training_bar(self, told: Progress) -> bool:

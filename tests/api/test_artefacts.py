@@ -30,7 +30,7 @@ TRACEBACK = b"""starting up
 [rank1]: ValueError: api_key=abcdef0123456789 is no shard
 """
 KERNEL = (
-    b"May 25 12:34:56 gpu-3 kernel: NVRM: Xid (PCI:0000:91:00): 79, pid=7, name=python3, GPU has fallen off the bus.\n"
+    b"Oct  9 08:53:49 gpu-3 kernel: NVRM: Xid (PCI:0000:91:00): 79, pid=7, name=python3, GPU has fallen off the bus.\n"
 )
 
 
@@ -99,6 +99,24 @@ def test_a_kernel_log_comes_with_the_official_meaning(run: httpx.Client, settled
     (line,) = [each for each in incident(run)["incident"]["evidence"] if each["source"] == "kernel"]
     assert line["code"] == "xid:79"
     assert line["meaning"] == "XID 79: GPU has fallen off the bus. NVIDIA's action: reboot the node (RESTART_BM)."
+
+
+def test_a_line_of_another_time_is_no_evidence(run: httpx.Client, settled):
+    before = incident(run)["incident"]
+    told = give(
+        run, "old.log", b"2025-10-01T10:00:04+00:00 n3 kernel: NVRM: Xid (PCI:0000:89:00): 79, pid=3, GPU lost.\n"
+    )
+    assert told["pieces"] == 0
+    assert "of another time than this incident" in " ".join(told["refused"])
+    both = KERNEL + KERNEL.replace(b"Oct  9 08:53:49 gpu-3", b"Oct  9 02:11:00 gpu-4")
+    assert give(run, "both.log", both)["pieces"] == 1
+    elsewhere = give(run, "seoul.log", KERNEL.replace(b"08:53:49", b"17:53:49"))
+    assert elsewhere["pieces"] == 1
+    assert "another time zone" in " ".join(elsewhere["refused"])
+    settled(run)
+    after = incident(run)["incident"]
+    assert {line["node"] for line in after["evidence"] if line["source"] == "kernel"} == {"gpu-3"}
+    assert before["cause"] != "gpu_hardware"
 
 
 def test_an_error_file_says_what_happened(run: httpx.Client, settled):

@@ -162,6 +162,7 @@ def test_in_process_plugins_state_a_restart_and_its_cause(
 
 
 @pytest.mark.slow
+@pytest.mark.anywhere
 @pytest.mark.filterwarnings("ignore")
 def test_torch_states_its_steps_saves_and_loads(make_recorder: Callable[..., Recorder], tmp_path: Path) -> None:
     import torch
@@ -213,6 +214,7 @@ def stages(directory: Path) -> list[tuple[int, str, str | None]]:
 
 
 @pytest.mark.slow
+@pytest.mark.anywhere
 @pytest.mark.filterwarnings("ignore")
 def test_long_waits_for_data_and_compilations_are_told_and_short_ones_are_not(
     make_recorder: Callable[..., Recorder], tmp_path: Path

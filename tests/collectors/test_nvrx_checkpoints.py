@@ -88,6 +88,7 @@ def stages(facts: list[Fact]) -> list[tuple[int, str, str | None, str | None]]:
 
 
 @pytest.mark.slow
+@pytest.mark.anywhere
 def test_torch_saves_are_durable_when_nvrx_finalised_them_and_failed_where_the_writer_died(tmp_path: Path):
     pytest.importorskip("nvidia_resiliency_ext.checkpointing")
     facts = facts_of(TORCH, tmp_path)
@@ -102,6 +103,7 @@ def test_torch_saves_are_durable_when_nvrx_finalised_them_and_failed_where_the_w
 
 
 @pytest.mark.slow
+@pytest.mark.anywhere
 def test_local_checkpoints_lie_in_their_tier_and_a_failed_finalisation_is_told(tmp_path: Path):
     pytest.importorskip("nvidia_resiliency_ext.checkpointing")
     facts = facts_of(LOCAL, tmp_path)

@@ -24,7 +24,7 @@ from rerail.collectors.sources.prometheus_rules import BUILT_IN, Kind, Rule
 from rerail.server.core.codec import decode_line, encode_line
 from rerail.server.core.facts import Blind, Evidence, Fact, Metric
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.anywhere]
 EXPORTER = Path(__file__).parent.parent / "corpus" / "prometheus" / "exporter.py"
 
 

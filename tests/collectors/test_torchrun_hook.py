@@ -142,6 +142,7 @@ def test_workers_that_start_anew_under_the_same_count_are_no_attempt():
     assert told.of(AttemptEnded) == []
 
 
+@pytest.mark.filterwarnings("ignore")  # torch warns when it is imported
 def test_settings_are_torchruns_own_reading_of_its_arguments_and_nobody_elses():
     words = [
         "--nnodes=1:2",
@@ -250,6 +251,7 @@ def facts_in(directory: Path) -> list[Fact]:
 
 
 @pytest.mark.slow
+@pytest.mark.anywhere
 def test_a_real_torchrun_with_an_exception_a_kill_and_a_good_end(tmp_path: Path):
     done = torchrun(tmp_path, tmp_path / "rings", 3)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -279,6 +281,7 @@ def test_a_real_torchrun_with_an_exception_a_kill_and_a_good_end(tmp_path: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.anywhere
 def test_a_real_torchrun_ends_as_ever_where_rerail_cannot_write(tmp_path: Path):
     (tmp_path / "file").write_text("no directory")
     done = torchrun(tmp_path, tmp_path / "file", 0)

@@ -101,6 +101,7 @@ def steps_of(facts: list[Fact]) -> list[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.anywhere
 @pytest.mark.parametrize("name", ["transformers", "lightning"])
 def test_one_callback_tells_steps_saves_loads_and_evaluations(name: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")

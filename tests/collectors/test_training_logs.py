@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerail.collectors.sources.launcher import LauncherSource
+from rerail.collectors.sources.log_reader import read_log
 from rerail.collectors.sources.progress_lines import Progress, Told, may_tell, read_progress
 from rerail.server.core.facts import CheckpointMoment, Fact, RunStarted, Steps
 from rerail.server.core.fold import RunFold
@@ -83,6 +85,20 @@ def test_an_asynchronous_save_is_captured_first_and_durable_later():
                if isinstance(fact, CheckpointMoment)]  # fmt: skip
     assert [each[:2] for each in moments] == [(3, "captured"), (3, "durable")]
     assert moments[1][2] - moments[0][2] == 3
+
+
+def test_the_last_failure_of_a_whole_log_is_one_too():
+    """The log of a run that failed twice ends with the second traceback: nobody says that the attempt is over."""
+    lines = (LOGS / "megatron.log").read_bytes().split(b"\n")
+    broke = [b"[rank5]: Traceback (most recent call last):", b'[rank5]:   File "/opt/train.py", line 7, in step',
+             b"[rank5]: KeyError: 'shard_12'", b""]  # fmt: skip
+    read = read_log(io.BytesIO(b"\n".join([*lines[:-2], *broke])), emitter="log", run="r")
+    incidents = view_of(read.facts).incidents
+    assert [(each.attempts, each.verdict.cause, each.verdict.culprit_rank) for each in incidents] == [
+        ((0,), "gpu_oom", 3), ((1,), "user_exception", 5),
+    ]  # fmt: skip
+    whole = read_log(io.BytesIO(b"\n".join(lines)), emitter="log", run="r")
+    assert [each.attempts for each in view_of(whole.facts).incidents] == [(0,)]
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,10 @@ def test_a_packed_file_of_two_jobs_goes_into_runs_of_the_name_that_was_told(
 
 def test_an_unknown_format_names_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["import", "wandb", "file"]) == 1
-    assert "facts, aws-nvrx, error-file, flight-recorder, google-goodput, kernel, logs" in capsys.readouterr().err
+    assert (
+        "aws-nvrx, error-file, flight-recorder, google-goodput, kernel, kubernetes, slurm, logs"
+        in capsys.readouterr().err
+    )
 
 
 def test_data_that_is_loaded_under_steps_blocks_nothing() -> None:
