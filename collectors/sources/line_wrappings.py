@@ -37,6 +37,9 @@ _BAR = re.compile(
 )
 _TEXTS = ("log", "MESSAGE", "textPayload", "message", "msg")
 _INSTANTS = ("time", "timestamp", "@timestamp", "ts", "asctime")
+_HOSTS = ("hostname", "host", "node", "node_name")
+_RANKS = ("rank", "global_rank")
+"""What a logger of records calls the machine and the rank that speaks."""
 _LEVELS = ("level", "severity", "levelname", "log.level")
 _STACKS = ("exc_info", "exception", "stack_trace", "stacktrace", "traceback")
 _HEAD = re.compile(rb'^\s{0,8}\{[^\n]{0,16000}?"(?:log|MESSAGE|textPayload|message|msg)" ?: ?["\[]')
@@ -53,6 +56,7 @@ class Unwrapped:
     microseconds: int | None = None
     """Since 1970, where that is how it is told."""
     host: str | None = None
+    rank: int | None = None
     level: str = ""
     stream: str = ""
     is_kernel: bool = False
@@ -107,7 +111,11 @@ def unwrapped(raw: bytes) -> Unwrapped | None:
         )  # fmt: skip
     stamp = next((_words(told[name]) for name in _INSTANTS if name in told), None)
     level = next((_words(told[name]) or "" for name in _LEVELS if name in told), "")
-    return Unwrapped(lines, stamp, level=level.upper()[:20])
+    host = next((_words(told[name]) for name in _HOSTS if name in told), None)
+    rank = next((told[name] for name in _RANKS if name in told), None)
+    if not isinstance(rank, int) or isinstance(rank, bool) or not 0 <= rank < 10_000_000:
+        rank = int(rank) if isinstance(rank, str) and re.fullmatch(r"[0-9]{1,7}", rank) else None
+    return Unwrapped(lines, stamp, host=host, rank=rank, level=level.upper()[:20])
 
 
 def _words(value: object) -> str | None:

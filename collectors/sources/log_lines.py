@@ -217,6 +217,7 @@ def read_record(record: Unwrapped, clock: LocalClock, labels: Labels | None = No
                 speaker="logger" if line.speaker == "plain" and at is not None else line.speaker,
                 level=line.level or record.level,
                 host=line.host or record.host,
+                rank=line.rank if line.rank is not None else record.rank,
                 stream=record.stream + line.stream,
             )
         )

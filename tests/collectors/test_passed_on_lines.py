@@ -158,6 +158,14 @@ def test_a_whole_traceback_in_one_record_of_a_json_logger_is_read(tmp_path: Path
     assert dict(found.verdict.traits)["frame"] == "train.py:step"
 
 
+@pytest.mark.parametrize("rank", [4, "4"])
+def test_a_record_that_names_rank_and_machine_tells_whose_it_is(tmp_path: Path, rank: int | str):
+    record = {"time": "2026-11-03T12:00:00Z", "level": "ERROR", "rank": rank, "hostname": "gpu-3",
+              "message": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB"}  # fmt: skip
+    (found,) = judged(tmp_path, json.dumps(record) + "\n")
+    assert (found.verdict.culprit_rank, found.verdict.culprit_node) == (4, "gpu-3")
+
+
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=8), st.booleans())
 def test_a_line_cut_into_pieces_is_read_whole_wherever_it_is_cut(cuts: list[int], is_docker: bool):
     text = "[rank6]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB" + " x" * 8200
