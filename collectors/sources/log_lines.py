@@ -73,7 +73,8 @@ _KERNEL = re.compile(
     r"|(?P<short>[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d) (?P<host>[\w.-]{1,120}) "
     r"|(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?P<offset>Z|[+-]\d\d:?\d\d)? (?P<host2>[\w.-]{1,120}) )"
     r" {0,2}(?:kernel: )?(?:\[ {0,12}\d{1,9}\.\d{1,9}\] )?)?"
-    r"(?P<text>(?:NVRM: |Out of memory: |Memory cgroup out|oom[-_]|\w{1,20}\[\d{1,9}\]: segfault|traps: |mlx5_core"
+    r"(?P<text>(?:NVRM: |nvidia-nvswitch"
+    r"|Out of memory: |Memory cgroup out|oom[-_]|\w{1,20}\[\d{1,9}\]: segfault|traps: |mlx5_core"
     r"|\S{1,60} invoked oom-killer|NETDEV WATCHDOG|EXT4-fs error|I/O error|nfs: server|LustreError|mce: |EDAC "
     r"|.{0,60}(?:segfault at|Link is Down)"
     r"|(?:mlx\d\w{0,12}|infiniband|ib\w{1,12}|en\w{1,14}|eth\d{1,3}|bond\w{1,6}|hfi1\w{0,4}|bnxt\w{0,6}|i40e|ixgbe|ice"
@@ -90,7 +91,7 @@ _MONTHS = {
 _ISO = re.compile(
     r"^(?P<day>\d{4}-\d\d-\d\d)[ T](?P<clock>\d\d:\d\d:\d\d(?:[.,]\d{1,9})?) ?(?P<zone>Z|[+-]\d\d:?\d\d)?"
 )
-_XID = re.compile(r"Xid \((?:PCI:)?[0-9A-Fa-f:.]{4,20}\): {0,4}(\d{1,4})")
+_XID = re.compile(r"(?<!S)Xid \((?:PCI:)?[0-9A-Fa-f:.]{4,20}\): {0,4}(\d{1,4})")
 _LEVELS = {"E": "ERROR", "W": "WARNING", "I": "INFO", "F": "FATAL", "C": "CRITICAL"}
 
 

@@ -15,7 +15,9 @@ import re
 from rerail.collectors.sources.torchrun_lines import NOT_TELLING
 
 LITERALS: tuple[bytes, ...] = (
-    b"Traceback", b"rror", b"xception", b"NVRM", b"atchdog", b"atal ", b"illed", b"ut of memory", b"oom", b"OOM",
+    b"Traceback", b"rror", b"xception", b"NVRM", b"SXid", b"BadZip", b"Bad CRC",
+    b"atchdog", b"atal ", b"illed", b"ut of memory", b"oom",
+    b"OOM",
     b"imed out", b"imeout", b"bort", b"egmentation", b"exitcode", b"orker group", b"ignal", b"eartbeat", b"_ex: ",
     b"ailed", b"FAILED", b"onnection", b"NCCL WARN", b"Event: ", b"endezvous", b"CANCELLED", b"reempt", b"terrupt",
     b"not responding", b"ERROR", b"NaN", b": nan", b"finite", b"orrupt", b"ismatch", b"topping", b"cpp:", b"erminat",
@@ -34,7 +36,8 @@ _TELLING = re.compile(
     r"out of memory|OutOfMemory|CUDA error|CUDA_ERROR|NCCL (?:WARN|error)|ncclSystemError|Watchdog caught"
     r"|watchdog|Fatal Python error|Segmentation fault|segfault at|Bus error|bus error|oom[-_]|OOM ?[Kk]ill"
     r"|terminate called|what\(\):|No space left|quota exceeded|Connection (?:closed|reset|refused|aborted)"
-    r"|Broken pipe|[Aa]ddress already in use|[Tt]imed out|TIMED OUT|monitoredBarrier|\bXid\b|fallen off the bus"
+    r"|Broken pipe|[Aa]ddress already in use|[Tt]imed out|TIMED OUT|monitoredBarrier|\bS?Xid\b|BadZipFile"
+    r"|Bad CRC|fallen off the bus"
     r"|GPU is lost|GPU has been lost|ECC error|killed by signal|Killed process|died with <Signals|DUE TO "
     r"|CANCELLED|NODE_FAIL|not responding|due to failure of node|[Pp]reempted|PREEMPT|\bEvicted\b|OOM Killed"
     r"|memory limit|Traceback|(?:Error|Exception|Failure|Interrupt|Abort)\b ?[:(]|Error$|death signal"

@@ -166,6 +166,21 @@ def test_a_record_that_names_rank_and_machine_tells_whose_it_is(tmp_path: Path, 
     assert (found.verdict.culprit_rank, found.verdict.culprit_node) == (4, "gpu-3")
 
 
+@pytest.mark.parametrize(
+    ("text", "cause", "node"),
+    [
+        ("Nov  3 10:00:00 gpu-3 kernel: nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 22013, Fatal, Link 27 LTSSM Fault Up",
+         "gpu_hardware", "gpu-3"),
+        ("[rank2]: RuntimeError: found unexpectedly large norm in gradient of bucket 3", "loss_anomaly", None),
+        ("Exception: Current loss scale already at minimum - cannot decrease scale anymore", "loss_anomaly", None),
+        ("[rank2]: zipfile.BadZipFile: Bad CRC-32 for file 'archive/data/3'", "checkpoint_corrupt", None),
+    ],
+)  # fmt: skip
+def test_a_single_line_has_its_cause(tmp_path: Path, text: str, cause: str, node: str | None):
+    (found,) = judged(tmp_path, text + "\n")
+    assert (found.verdict.cause, found.verdict.culprit_node) == (cause, node)
+
+
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=8), st.booleans())
 def test_a_line_cut_into_pieces_is_read_whole_wherever_it_is_cut(cuts: list[int], is_docker: bool):
     text = "[rank6]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB" + " x" * 8200

@@ -20,6 +20,7 @@ RULE = CauseRule(
             r"[^\n]{0,80}(?:is |are |was |file )?(?:corrupt(?:ed)?|truncated|incomplete)\b[^\n]{0,60}"
             r"|corrupt(?:ed)? (?:checkpoint|shard|state)[^\n]{0,80}"
             r"|checksum mismatch[^\n]{0,120}|SafetensorError[^\n]{0,120}"
+            r"|BadZipFile: [^\n]{0,120}|Bad CRC-32 for file[^\n]{0,120}"
             r"|Error while deserializing header[^\n]{0,80}|UnpicklingError[^\n]{0,120}"
             r"|checkpoint[^\n]{0,60}checksum[^\n]{0,80}(?:mismatch|fail)[^\n]{0,40}"
             r"|metadata is None[^\n]{0,120}",

@@ -121,7 +121,7 @@ LINES: tuple[LinePattern, ...] = (
         SAYS,
         confidence=0.9,
         weight=Weight.ESTABLISHED,
-        unless=r"Xid \(PCI|non-?fatal",
+        unless=r"(?<!S)Xid \(PCI|non-?fatal",
     ),
     line(
         r"GPU health check[^\n]{0,30}fail[^\n]{0,120}"

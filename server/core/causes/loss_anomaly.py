@@ -20,6 +20,7 @@ RULE = CauseRule(
     lines=(
         line(
             rf"found {NUMBER} in (?:local |global )?grad[^\n]{{0,120}}|returned nan values in[^\n]{{0,60}}"
+            r"|found unexpectedly large[^\n]{0,20}norm[^\n]{0,80}|[Cc]urrent loss scale already at minimum[^\n]{0,80}"
             rf"|Unexpected result (?:nan|inf)[^\n]{{0,160}}|\bNonFinite\w{{0,40}}[^\n]{{0,80}}|\bNaNError[^\n]{{0,80}}",
             SAYS,
             confidence=0.9,
