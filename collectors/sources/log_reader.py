@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
@@ -157,23 +157,19 @@ def _hits(block: bytes, quiet: set[bytes], progress: ProgressLog) -> tuple[list[
 
 
 def _searched(block: bytes, progress: ProgressLog) -> list[int]:
-    starts: set[int] = set()
-    for sign in SIGNS:
-        at = block.find(sign)
-        while at >= 0:
-            begin, end = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at)
-            if progress.wants(block[begin : len(block) if end < 0 else end]):
-                starts.add(begin)
-            at = block.find(sign, end) if end >= 0 else -1
-    for literal in LITERALS:
-        at = block.find(literal)
-        while at >= 0:
-            starts.add(block.rfind(b"\n", 0, at) + 1)
-            end = block.find(b"\n", at)
-            if end < 0:
-                break
-            at = block.find(literal, end)
+    starts = {begin for begin, _ in _lines_with(block, LITERALS)}
+    starts |= {begin for begin, end in _lines_with(block, SIGNS) if progress.wants(block[begin:end])}
     return sorted(starts)
+
+
+def _lines_with(block: bytes, words: Iterable[bytes]) -> Iterator[tuple[int, int]]:
+    """Where lines begin and end that hold one of the words; a line with several comes several times."""
+    for word in words:
+        at = block.find(word)
+        while at >= 0:
+            end = block.find(b"\n", at)
+            yield block.rfind(b"\n", 0, at) + 1, len(block) if end < 0 else end
+            at = block.find(word, end) if end >= 0 else -1
 
 
 def _blocks(file: BinaryIO) -> Iterator[tuple[int, bytes]]:

@@ -109,7 +109,6 @@ class ProgressState:
     """`[instant, bar's clock]` from which a bar without a stamp is counted on."""
     is_async: bool = False
     undated: int = 0
-    lines: int = 0
     is_told: bool = False
     """The run's framework was stated."""
     world_size: int | None = None
@@ -140,7 +139,7 @@ class ProgressLog:
         self._raw = raw
         found: list[tuple[Progress, str]] = []
         is_of_a_terminal = False
-        if may_tell(raw) and not (self.state.undated > MOST_UNDATED and not self.state.has_steps):
+        if may_tell(raw) and not self._tells_no_instants:
             is_of_a_terminal = (b"%|" in raw or b"\r" in raw[:-2]) and raw[:1] != b"{"
             found = read_progress(
                 raw.decode("utf-8", "replace").rstrip() if is_of_a_terminal else line.raw or line.text
@@ -169,7 +168,6 @@ class ProgressLog:
                 if self._is_own:
                     self._hear(at)
                     self.attempts.heard(at)
-            self.state.lines += 1
             self._follow_launcher()
             self._tell(told, at, line)
             if told.told is Told.STEP and told.rule is not None and line.stream == self.state.stream:
@@ -197,14 +195,13 @@ class ProgressLog:
         self._raw = raw
         self._hear(at)
         self.attempts.heard(at)
-        self.state.lines += 1
         self._follow_launcher()
         self._tell(told, at, like[1])
         return True
 
     def wants(self, raw: bytes) -> bool:
         """Whether a line that may tell of progress is worth reading: of many ranks that say the same, one is read."""
-        if self.state.undated > MOST_UNDATED and not self.state.has_steps:
+        if self._tells_no_instants:
             return False
         if self._prefix:
             return raw.startswith(self._prefix)
@@ -213,6 +210,21 @@ class ProgressLog:
             return True
         label = _LABEL.search(raw[:LABEL_WITHIN])
         return label is None or label[1].decode() == known
+
+    @property
+    def _tells_no_instants(self) -> bool:
+        """Many lines of steps, and none that anything dates."""
+        return self.state.undated > MOST_UNDATED and not self.state.has_steps
+
+    @property
+    def _done_before(self) -> int | None:
+        """Steps that were done before the line that is read; None where that is not known."""
+        return self.state.step if self.state.has_steps else self.state.base
+
+    @property
+    def _since(self) -> int | None:
+        """Since when the next steps are done; None where that is not known."""
+        return self.state.step_at if self.state.has_steps else self.state.since
 
     def flush(self) -> None:
         """State the steps that wait for company."""
@@ -267,8 +279,7 @@ class ProgressLog:
             return None
         if told.bar_seconds is not None and told.epoch is None and state.bar_base:
             return self._bar_instant(told, told.bar_seconds)
-        before = state.step if state.has_steps else state.base
-        begun = state.step_at if state.has_steps else state.since
+        before, begun = self._done_before, self._since
         if told.seconds is not None and told.framework == "megatron" and before is not None and begun is not None:
             if state.pause_ended is not None and state.pause_ended > begun:
                 begun = state.pause_ended
@@ -287,7 +298,7 @@ class ProgressLog:
         """A bar tells whole seconds, and how long a step takes: the instant in that second that fits best."""
         state = self.state
         earliest = state.bar_base[0] + (clock - state.bar_base[1]) * SECOND
-        before = state.step if state.has_steps else state.base
+        before = self._done_before
         if told.seconds is None or before is None or state.step_at is None or told.step is None:
             return earliest
         likely = max(state.step_at, state.pause_ended or 0) + round(told.seconds * SECOND) * (told.step - before)
@@ -334,7 +345,7 @@ class ProgressLog:
         if not state.waiting:
             return
         if told is not None and told.told is Told.STEP and told.seconds is not None and told.step is not None:
-            before = state.step if state.has_steps else state.base
+            before = self._done_before
             if before is not None and told.bar_seconds is None and told.step > before:
                 at -= round(told.seconds * SECOND) * (told.step - before)
         at = max(at, state.heard_at or at)
@@ -385,8 +396,7 @@ class ProgressLog:
         self._own_attempt(at)
         if state.has_steps and step == state.step:
             return
-        if state.saving and state.saving[2] in SAVES_WHILE_WAITING:
-            self._durable(at)
+        self._went_on(at)
         self._done(told, at, step)
         if not state.has_steps:
             self._mark_ready()
@@ -402,7 +412,7 @@ class ProgressLog:
     def _done(self, told: Progress, at: int, step: int) -> None:
         """Steps up to one are done."""
         state = self.state
-        before = state.step if state.has_steps else state.base
+        before = self._done_before
         is_bar = told.bar_seconds is not None  # its rate is an average
         each = None if told.seconds is None or (is_bar and state.has_steps) else round(told.seconds * SECOND)
         count = step - before if before is not None else 1 if each is not None else 0
@@ -412,7 +422,7 @@ class ProgressLog:
         if each is not None:
             start = at - each * count
         else:
-            begun = state.step_at if state.has_steps else state.since
+            begun = self._since
             if begun is None:
                 state.first = [step, at]
                 return
@@ -421,7 +431,7 @@ class ProgressLog:
             if began is not None and ended is not None and begun <= began <= ended < at:
                 is_next = began - begun <= (state.each_ns or SECOND) // 2
                 start = ended if is_next else start
-        floor = state.step_at if state.has_steps else state.since
+        floor = self._since
         if floor is not None:
             start = max(start, floor)
         if is_bar:
@@ -469,8 +479,7 @@ class ProgressLog:
 
     def _saving(self, told: Progress, at: int) -> None:
         state = self.state
-        if state.saving and state.saving[2] in SAVES_WHILE_WAITING:
-            self._durable(at)
+        self._went_on(at)
         step = told.step if told.step is not None else state.step
         self._own_attempt(at)
         self._pause(at)
@@ -500,8 +509,10 @@ class ProgressLog:
         mode = "async" if is_captured else "sync" if blocked is not None else None
         self._say(CheckpointMoment, at, step=step, stage=stage, mode=mode, blocked_us=blocked)
 
-    def _durable(self, at: int) -> None:
-        """A save that nothing ends: training went on, so it was over."""
+    def _went_on(self, at: int) -> None:
+        """A save that nothing ends, of a framework that waits for it: training went on, so it was over."""
+        if not self.state.saving or self.state.saving[2] not in SAVES_WHILE_WAITING:
+            return
         step, begun, _ = self.state.saving
         self.state.saving = []
         self._say(CheckpointMoment, at, step=step, stage=CheckpointStage.DURABLE, mode="sync")
@@ -553,8 +564,7 @@ class ProgressLog:
         state = self.state
         if at is None:
             return
-        if state.saving and state.saving[2] in SAVES_WHILE_WAITING:
-            self._durable(at)
+        self._went_on(at)
         self.flush()
         if self._is_own and state.has_steps:
             self.attempts.end_run(at, Outcome.COMPLETED)
@@ -592,12 +602,11 @@ class ProgressLog:
         self._restart(max(begun, self.state.step_at or begun))
         self.state.loading = loading
         if step is not None and told is not None and told.told is Told.STEP:
-            self.state.base = step - 1 if told.seconds is not None or length else None
+            self.state.base = step - 1 if told.seconds is not None else None
 
     def _restart(self, at: int) -> None:
         """Another attempt begins at `at`."""
         attempts = self.attempts
-        self.flush()
         if self._is_own:
             known = attempts.state
             if known.is_started:
@@ -620,7 +629,7 @@ class ProgressLog:
         self.flush()
         state = self.state
         self.state = ProgressState(
-            framework=state.framework, undated=state.undated, lines=state.lines, is_told=state.is_told,
+            framework=state.framework, undated=state.undated, is_told=state.is_told,
             bar_total=state.bar_total, world_size=state.world_size, is_async=state.is_async,
             attempt=self.attempts.state.attempt, heard_at=state.heard_at,
             waiting=state.waiting,
