@@ -218,19 +218,10 @@ class ArtefactDesk:
         noticed_at = found.incident.noticed_at or found.incident.started_at
         facts: list[Evidence] = []
         refused = list(told.refused)
-        is_dump = told.kind in (Kind.FLIGHT_RECORDER, Kind.PROCESS_GROUPS)
-        window = _window(found, attempt)
-        distances = [] if is_dump else [_outside(piece.at, window) for piece in told.pieces]
-        nearest = min((each for each in distances if each is not None), default=0)
-        foreign = 0
-        for seq, piece in enumerate(told.pieces):
-            at = piece.at if piece.at is not None and piece.at <= self._clock() + AHEAD_NS else noticed_at
-            away = None if is_dump else distances[seq]
-            if away and (nearest == 0 or nearest > WIDEST_ZONE_NS):
-                foreign += 1
+        instants, remark = _instants(told, noticed_at, self._clock() + AHEAD_NS, _window(found, attempt))
+        for seq, (piece, at) in enumerate(zip(told.pieces, instants, strict=True)):
+            if at is None:
                 continue
-            if away:
-                at = noticed_at  # a clock of another zone, as far as anybody can tell
             fact = _evidence(found.incident.run_id, digest, seq, at, piece, attempt)
             try:
                 codec.decode_line(codec.encode_line(fact))
@@ -238,18 +229,29 @@ class ArtefactDesk:
                 refused.append(str(error))
                 continue
             facts.append(fact)
-        if foreign:
-            refused.append(
-                f"{foreign} lines are of another time than this incident, the nearest {nearest // HOUR_NS} h away: "
-                "no evidence of it"
-                if nearest
-                else f"{foreign} lines are of another time than this incident: no evidence of it"
-            )
-        elif nearest:
-            refused.append(
-                f"its stamps lie {nearest / HOUR_NS:.1f} h from the incident: taken as those of another time zone"
-            )
-        return facts, tuple(refused)
+        return facts, (*refused, *remark)
+
+
+def _instants(
+    told: Understood, noticed_at: int, latest: int, window: tuple[int, int | None]
+) -> tuple[list[int | None], tuple[str, ...]]:
+    """When each piece was, None for one that is no evidence of the incident; and what to say of that.
+
+    Of dumps every instant holds: how old they are is judged with them.
+    """
+    own = [piece.at if piece.at is not None and piece.at <= latest else noticed_at for piece in told.pieces]
+    is_dump = told.kind in (Kind.FLIGHT_RECORDER, Kind.PROCESS_GROUPS)
+    away = [0 if is_dump or piece.at is None else _outside(piece.at, window) for piece in told.pieces]
+    nearest = min((each for each, piece in zip(away, told.pieces, strict=True) if piece.at is not None), default=0)
+    if nearest and nearest <= WIDEST_ZONE_NS:
+        remark = f"its stamps lie {nearest / HOUR_NS:.1f} h from the incident: taken as those of another time zone"
+        return [noticed_at if far else at for at, far in zip(own, away, strict=True)], (remark,)
+    foreign = sum(map(bool, away))
+    if not foreign:
+        return list(own), ()
+    how_far = f", the nearest {nearest // HOUR_NS} h away" if nearest else ""
+    remark = f"{foreign} lines are of another time than this incident{how_far}: no evidence of it"
+    return [None if far else at for at, far in zip(own, away, strict=True)], (remark,)
 
 
 def _window(found: IncidentView, attempt: Attempt | None) -> tuple[int, int | None]:
@@ -261,10 +263,8 @@ def _window(found: IncidentView, attempt: Attempt | None) -> tuple[int, int | No
     ) - AROUND_NS, None if incident.ended_at is None else incident.ended_at + HOUR_NS
 
 
-def _outside(at: int | None, window: tuple[int, int | None]) -> int | None:
-    """How far outside a window an instant lies, 0 inside; None where nothing is known of it."""
-    if at is None:
-        return None
+def _outside(at: int, window: tuple[int, int | None]) -> int:
+    """How far outside a window an instant lies, 0 inside."""
     first, last = window
     if at < first:
         return first - at

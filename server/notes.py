@@ -11,7 +11,6 @@ Rules
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -35,6 +34,7 @@ from rerail.server.errors import NotFoundError, RefusedRequestError
 from rerail.server.instants import parse_instant
 from rerail.server.queries import Queries
 from rerail.server.query_results import ArtefactRow
+from rerail.server.stated import unfit as unfit_field
 from rerail.server.store import Store
 from rerail.server.store.note_rows import NewNote
 
@@ -130,8 +130,7 @@ def accepted(judged: NoteRevision | Refusal) -> NoteRevision:
 
 def unfit(name: str, value: object, reason: str) -> RefusedRequestError:
     """A field that does not fit."""
-    shown = json.dumps(value, ensure_ascii=True, default=str)[:200]
-    return RefusedRequestError(422, "invalid_field", f"{name}: {reason} (got {shown})", HINT)
+    return unfit_field(name, value, reason, HINT)
 
 
 # --- what a request says ----------------------------------------------------------------------------------------------

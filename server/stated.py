@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from rerail.collectors.masking import masked
 from rerail.server.errors import RefusedRequestError
 
+HINT = "docs/reading.md, see /api/docs"
 
-def unfit(name: str, value: object, reason: str) -> RefusedRequestError:
-    """A field that does not fit."""
+
+def unfit(name: str, value: object, reason: str, hint: str = HINT) -> RefusedRequestError:
+    """A field that does not fit; `hint` says where its fields are told of."""
     shown = json.dumps(value, ensure_ascii=True, default=str)[:200]
-    return RefusedRequestError(
-        422, "invalid_field", f"{name}: {reason} (got {shown})", "docs/reading.md, see /api/docs"
-    )
+    return RefusedRequestError(422, "invalid_field", f"{name}: {reason} (got {shown})", hint)
 
 
 def words(stated: Mapping[str, object], name: str, longest: int) -> str | None:
