@@ -229,54 +229,21 @@ def run_collect_launcher(arguments: argparse.Namespace) -> int:
         requeue=told.requeue,
         zone_seconds=None if arguments.zone_minutes is None else arguments.zone_minutes * 60,
     )
-    if arguments.once and arguments.stdout:
-        try:
-            facts = source.finish(None).facts
-            sys.stdout.buffer.write(encode_lines(facts))
-            _say_how_many(len(facts))
-        except SourceDown as error:
-            print(f"rerail collect launcher: {error}", file=sys.stderr)  # noqa: T201
-            return 1
-        return 0
-    directory = arguments.dir or settings().directory / "collect"
-    agent = Agent(directory, destination(arguments), told.node, run=run, sources=[source])
-    if arguments.once:
-        return _run_once(agent, source)
-    return _run_until_stopped(agent)
+    return _collect(arguments, [source], "launcher", folder="collect")
 
 
 def run_collect_logs(arguments: argparse.Namespace) -> int:
     """`rerail collect logs`."""
     _log_to_terminal()
     told, run = identity(), arguments.run_id or settings().run
-    sources = [
+    sources: list[Source] = [
         LauncherSource(
             node=arguments.node or told.node, run=run or path.stem[:200], log=path, job=told.job, requeue=told.requeue,
             zone_seconds=None if arguments.zone_minutes is None else arguments.zone_minutes * 60,
         )
         for path in arguments.files
     ]  # fmt: skip
-    if arguments.once and arguments.stdout:
-        count = 0
-        for source in sources:
-            try:
-                facts = source.finish(None).facts
-            except SourceDown as error:
-                sys.stderr.write(f"rerail collect logs: {error}\n")
-                return 1
-            sys.stdout.buffer.write(encode_lines(facts))
-            count += len(facts)
-        sys.stdout.buffer.flush()
-        sys.stderr.write(f"rerail collect logs: {count} facts stated\n")
-        return 0
-    directory = arguments.dir or settings().directory / "logs"
-    for source in sources if arguments.once else ():
-        agent = Agent(directory, destination(arguments), told.node, run=run, sources=[source])
-        if code := _run_once(agent, source, "logs"):
-            return code
-    if arguments.once:
-        return 0
-    return _run_until_stopped(Agent(directory, destination(arguments), told.node, run=run, sources=sources))
+    return _collect(arguments, sources, "logs", folder="logs")
 
 
 def run_collect_scheduler(arguments: argparse.Namespace) -> int:
@@ -287,21 +254,43 @@ def run_collect_scheduler(arguments: argparse.Namespace) -> int:
     _log_to_terminal()
     try:
         source = arguments.make(arguments)
-        if arguments.once and arguments.stdout:
-            facts = source.finish(None).facts
-            sys.stdout.buffer.write(encode_lines(facts))
-            sys.stdout.buffer.flush()
-            sys.stderr.write(f"rerail collect {arguments.source}: {len(facts)} facts stated\n")
-            return 0
     except (NotConfigured, SourceDown) as error:
-        sys.stderr.write(f"rerail collect {arguments.source}: {error}\n")
-        return 2 if isinstance(error, NotConfigured) else 1
-    directory = arguments.dir or settings().directory / arguments.source
+        return _cannot(arguments.source, error)
+    return _collect(arguments, [source], arguments.source, folder=arguments.source)
+
+
+def _cannot(what: str, error: Exception) -> int:
+    """Say why a source cannot be read; 2 where it is the command line's fault."""
+    sys.stderr.write(f"rerail collect {what}: {error}\n")
+    return 2 if isinstance(error, NotConfigured) else 1
+
+
+def _collect(arguments: argparse.Namespace, sources: list[Source], what: str, *, folder: str) -> int:
+    """Show what sources state, or send it once, or until stopped; `folder` keeps what cannot be sent yet."""
+    if arguments.once and arguments.stdout:
+        count = 0
+        for source in sources:
+            try:
+                facts = source.finish(None).facts  # type: ignore[attr-defined]
+            except (NotConfigured, SourceDown) as error:
+                return _cannot(what, error)
+            sys.stdout.buffer.write(encode_lines(facts))
+            count += len(facts)
+        sys.stdout.buffer.flush()
+        _say_how_many(what, count)
+        return 0
+    directory = arguments.dir or settings().directory / folder
     run = arguments.run_id or settings().run
-    agent = Agent(directory, destination(arguments), identity().node, run=run, sources=[source])
-    if arguments.once:
-        return _run_once(agent, source, arguments.source)
-    return _run_until_stopped(agent)
+
+    def agent_of(some: list[Source]) -> Agent:
+        return Agent(directory, destination(arguments), identity().node, run=run, sources=some)
+
+    if not arguments.once:
+        return _run_until_stopped(agent_of(sources))
+    for source in sources:
+        if code := _run_once(agent_of([source]), source, what):
+            return code
+    return 0
 
 
 def run_demonstration(arguments: argparse.Namespace) -> int:
@@ -393,7 +382,7 @@ def _compare(demo: Demo, arguments: argparse.Namespace) -> int:
     return worst
 
 
-def _run_once(agent: Agent, source: Any, what: str = "launcher") -> int:
+def _run_once(agent: Agent, source: Any, what: str) -> int:
     """Read to the end, send it all."""
     name = f"source {source.name}"
     try:
@@ -406,10 +395,7 @@ def _run_once(agent: Agent, source: Any, what: str = "launcher") -> int:
     except SourceDown as error:
         print(f"rerail collect: {error}", file=sys.stderr)  # noqa: T201
         return 1
-    if what == "launcher":
-        _say_how_many(count)
-    else:
-        sys.stderr.write(f"rerail collect {what}: {count} facts stated\n")
+    _say_how_many(what, count)
     with contextlib.closing(agent):
         if agent.sender.drain(30):
             return 0
@@ -417,10 +403,12 @@ def _run_once(agent: Agent, source: Any, what: str = "launcher") -> int:
     return 1
 
 
-def _say_how_many(count: int) -> None:
+def _say_how_many(what: str, count: int) -> None:
     """A file that holds nothing of a launcher must not look like a success."""
-    found = f"{count} facts stated" if count else "nothing new: no line that a launcher prints was found"
-    sys.stderr.write(f"rerail collect launcher: {found}\n")
+    found = f"{count} facts stated"
+    if what == "launcher" and not count:
+        found = "nothing new: no line that a launcher prints was found"
+    sys.stderr.write(f"rerail collect {what}: {found}\n")
 
 
 def _run_until_stopped(agent: Agent) -> int:

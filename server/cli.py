@@ -232,8 +232,6 @@ def _add_knowledge(commands: argparse._SubParsersAction) -> None:
     says.add_argument("--undo", metavar="ACTION", type=int, help="the action of this number never was")
     change.add_argument("--changed-by", help="with --explain: who changed it")
     change.add_argument("--author", help="who says so")
-    change.add_argument("--url", help="ask this server instead of the database")
-    change.add_argument("--token", help="token of that server")
 
     note = _reading(commands, "note", "write a note, list those on a subject, or change one", "knowledge:note")
     note.add_argument("subject", metavar="SUBJECT", help="incident:ID, run:ID, problem:ID, node:ID, or note-12")
@@ -254,7 +252,7 @@ def _add_knowledge(commands: argparse._SubParsersAction) -> None:
         "question", nargs="+", help='words, "phrases", -not, cause: node: rank: run: status: kind: after:'
     )
     search.add_argument("--limit", type=int, default=20)
-    for parser in (note, search):
+    for parser in (change, note, search):
         parser.add_argument("--url", help="ask this server instead of the database")
         parser.add_argument("--token", help="token of that server")
 
