@@ -78,11 +78,10 @@ class News:
                 sorted((run, job or "") for run, job in both)[:MOST_HOLDERS]
             )
         for run, job in holders:
-            emitter = f"{self._roll.prefix}node/{name}"[:200]
             self._told.facts.append(
                 NodeState(
                     run=run,
-                    emitter=emitter,
+                    emitter=self._node_emitter(name),
                     seq=sequence(told.at, 0, told.state, told.reason),
                     at=told.at,
                     job=job,
@@ -92,19 +91,22 @@ class News:
                 )
             )
             if told.words:
-                self._told.facts.append(
-                    Evidence(
-                        run=run,
-                        emitter=emitter,
-                        seq=sequence(told.at, 1, told.words),
-                        at=told.at,
-                        job=job,
-                        node=name,
-                        source="kubernetes",
-                        text=masked(told.words)[:8000],
-                        code=told.code,
-                    )
-                )
+                seq = sequence(told.at, 1, told.words)
+                self._say_of_node(run, job, name, told.at, seq, told.words, told.code)
+
+    def _say_of_node(
+        self, run: str, job: str | None, node: str, at: int, seq: int, words: str, code: str | None
+    ) -> None:  # fmt: skip
+        """A piece of evidence about a machine that holds pods of a run."""
+        self._told.facts.append(
+            Evidence(
+                run=run, emitter=self._node_emitter(node), seq=seq, at=at, job=job, node=node, source="kubernetes",
+                text=masked(words)[:8000], code=code,
+            )
+        )  # fmt: skip
+
+    def _node_emitter(self, node: str) -> str:
+        return f"{self._roll.prefix}node/{node}"[:200]
 
     # --- events ---
 
@@ -145,20 +147,8 @@ class News:
         if told.kind == "Node":
             name = told.name.rpartition("/")[2]
             for run, job in self._roll.holding(name, told.at):
-                emitter = f"{self._roll.prefix}node/{name}"[:200]
-                self._told.facts.append(
-                    Evidence(
-                        run=run,
-                        emitter=emitter,
-                        seq=sequence(told.at, 2, told.key),
-                        at=told.at,
-                        job=job,
-                        node=name,
-                        source="kubernetes",
-                        text=masked(f"{told.reason}: {told.message}")[:8000],
-                        code=told.reason,
-                    )
-                )
+                seq = sequence(told.at, 2, told.key)
+                self._say_of_node(run, job, name, told.at, seq, f"{told.reason}: {told.message}", told.reason)
             return
         pod = None
         if told.kind == "Pod":
