@@ -26,6 +26,7 @@ from rerail.collectors.uploads import Kind, Understood, understood
 from rerail.server.core import codec
 from rerail.server.core.facts import ArtefactState, Evidence, WindowState
 from rerail.server.core.view import ArtefactUse, Attempt
+from rerail.server.core.words import count
 from rerail.server.errors import NotFoundError, RefusedRequestError
 from rerail.server.people import Append, say
 from rerail.server.queries import Queries
@@ -250,7 +251,8 @@ def _instants(
     if not foreign:
         return list(own), ()
     how_far = f", the nearest {nearest // HOUR_NS} h away" if nearest else ""
-    remark = f"{foreign} lines are of another time than this incident{how_far}: no evidence of it"
+    lines = count(foreign, "line is", "lines are")
+    remark = f"{lines} of another time than this incident{how_far}: no evidence of it"
     return [None if far else at for at, far in zip(own, away, strict=True)], (remark,)
 
 

@@ -66,6 +66,10 @@ def _logs(old: OldFile) -> Iterator[Fact]:
         old.remark(told)
 
 
+def _count(number: int, one: str) -> str:
+    return f"{number} {one}" if number == 1 else f"{number} {one}s"
+
+
 def _what_of_training(read: Read) -> str:
     """What a log told of training, and what it did not, in a sentence; empty where it told of none."""
     steps = sum(fact.step_count for fact in read.facts if isinstance(fact, Steps))
@@ -75,7 +79,10 @@ def _what_of_training(read: Read) -> str:
     attempts = sum(isinstance(fact, AttemptStarted) for fact in read.facts)
     saves = sum(isinstance(fact, CheckpointMoment) and fact.stage == CheckpointStage.DURABLE for fact in read.facts)
     loads = sum(isinstance(fact, CheckpointLoaded) for fact in read.facts)
-    known = f"{attempts} attempts, {steps} steps, {saves} durable checkpoints and {loads} loads told"
+    known = (
+        f"{_count(attempts, 'attempt')}, {_count(steps, 'step')}, {_count(saves, 'durable checkpoint')} and "
+        f"{_count(loads, 'load')} told"
+    )
     return f"{known}; a log does not tell GPUs, heartbeats and waits for data" + (
         f"; {undated}" if read.steps_undated else ""
     )

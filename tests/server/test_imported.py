@@ -160,6 +160,6 @@ def test_stamps_without_a_zone_are_read_in_the_one_that_is_named(
     told = capfd.readouterr()
     first = json.loads(told.out.splitlines()[0])
     assert datetime.fromtimestamp(first["at"] / 1e9, UTC).hour == hour
-    assert "2 attempts, 70 steps, 1 durable checkpoints and 1 loads told" in told.err
+    assert "2 attempts, 70 steps, 1 durable checkpoint and 1 load told" in told.err
     assert main([*words, "--zone", "Mars/Base"]) == 1
     assert "Mars/Base" in capfd.readouterr().err
