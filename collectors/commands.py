@@ -28,10 +28,9 @@ from rerail.collectors.machine_commands import (
 )
 from rerail.collectors.outlet import FileOutlet, HttpOutlet, Outlet, OutletDown
 from rerail.collectors.scheduler_commands import MANIFEST, add_kubernetes, add_slurm, kubernetes_source, slurm_source
-from rerail.collectors.source import Source, SourceDown
+from rerail.collectors.source import NotConfigured, Source, SourceDown
 from rerail.collectors.sources.flight_recorder_live import FlightRecorderLive
 from rerail.collectors.sources.kernel_live import KernelSource
-from rerail.collectors.sources.kube_client import NotConfigured
 from rerail.collectors.sources.launcher import LauncherSource, command_of
 from rerail.collectors.spool import MOST_BYTES
 from rerail.server.core.codec import encode_lines

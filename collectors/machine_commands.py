@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from rerail.collectors.identity import identity, settings
-from rerail.collectors.source import Source
+from rerail.collectors.source import NotConfigured, Source
 from rerail.collectors.sources.kernel_live import FileOpening, JournalOpening, KernelSource, KmsgOpening, Opening
-from rerail.collectors.sources.kube_client import NotConfigured
 from rerail.collectors.sources.prometheus import PrometheusSource
 from rerail.collectors.sources.prometheus_client import TIMEOUT_SECONDS, PrometheusClient, Reach
 from rerail.collectors.sources.prometheus_facts import Naming

@@ -25,6 +25,10 @@ class SourceDown(Exception):  # noqa: N818 - named as the condition it tells
     """The source cannot see at the moment; the message says why."""
 
 
+class NotConfigured(Exception):  # noqa: N818 - named as the condition it tells
+    """A source cannot be made of what was told: where it is, or who we are; the message says what to give."""
+
+
 @dataclass(frozen=True, slots=True)
 class Polled:
     """What one look gave, and where the next begins."""

@@ -28,6 +28,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from rerail.collectors.identity import address_in_cluster
+from rerail.collectors.source import NotConfigured
 from rerail.collectors.sources.kube_objects import items, mapping
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -45,10 +46,6 @@ class Unseen(Exception):  # noqa: N818 - named as the condition it tells
         super().__init__(reason)
         self.status = status
         self.retry_after = retry_after
-
-
-class NotConfigured(Exception):  # noqa: N818 - named as the condition it tells
-    """It is not known where the server is, or who we are; the message says what to give."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from rerail.collectors.source import SourceDown
-from rerail.collectors.sources.kube_client import NotConfigured
+from rerail.collectors.source import NotConfigured, SourceDown
 
 MOST_POINTS = 10_000
 TIMEOUT_SECONDS = 30.0

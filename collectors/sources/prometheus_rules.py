@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from rerail.collectors.sources.kube_client import NotConfigured
+from rerail.collectors.source import NotConfigured
 from rerail.server.core.codec import FactError
 from rerail.server.core.facts import NodeCondition
 

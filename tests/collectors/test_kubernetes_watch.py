@@ -13,9 +13,9 @@ import pytest
 
 from rerail.collectors.agent import Agent
 from rerail.collectors.outlet import HttpOutlet
-from rerail.collectors.source import Source, SourceDown
+from rerail.collectors.source import NotConfigured, Source, SourceDown
 from rerail.collectors.sources import kube_watch, kubernetes
-from rerail.collectors.sources.kube_client import Access, Client, NotConfigured, access
+from rerail.collectors.sources.kube_client import Access, Client, access
 from rerail.collectors.sources.kube_facts import Naming
 from rerail.collectors.sources.kubernetes import KubernetesSource, Scope
 from rerail.server.core.codec import decode_line, encode_line

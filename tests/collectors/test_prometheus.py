@@ -13,9 +13,8 @@ import requests
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerail.collectors.source import Source, SourceDown
+from rerail.collectors.source import NotConfigured, Source, SourceDown
 from rerail.collectors.sources import prometheus_client
-from rerail.collectors.sources.kube_client import NotConfigured
 from rerail.collectors.sources.prometheus import PrometheusSource
 from rerail.collectors.sources.prometheus_client import PrometheusClient, QueryFailed, Reach
 from rerail.collectors.sources.prometheus_facts import Naming, RuleFacts
