@@ -96,6 +96,8 @@ class Reading:
     """Whom the line accuses, where that is not who said it."""
     traits: Pairs = ()
     domain: Domain | None = None
+    is_of_a_task: bool = False
+    """Whether the rank is the number of a task of Slurm: a rank only where each task is one."""
 
 
 MACHINES = frozenset({"kernel", "dcgm"})
@@ -260,10 +262,11 @@ def read_by(rule: CauseRule, evidence: Evidence, lowered: str) -> Reading | None
         if found is None or (row.unless is not None and row.unless.search(text)):
             continue
         groups = found.groupdict()
-        accused = groups.get("rank") or groups.get("rank_")
+        task = groups.get("task")
+        accused = groups.get("rank") or groups.get("rank_") or task
         return Reading(
             rule.name, row.role, row.says, found.group(0)[:300], row.confidence, row.weight,
-            int(accused) if accused else None, _traits(found, evidence), row.domain,
+            int(accused) if accused else None, _traits(found, evidence), row.domain, task is not None,
         )  # fmt: skip
     return rule.reads(evidence) if rule.reads is not None else None
 

@@ -36,6 +36,7 @@ from rerail.server.core.cause_rules import (
     read_by,
     sign_of,
 )
+from rerail.server.core.causes.user_exception import GPU_FAILED
 from rerail.server.core.facts import TRAINED_ON, TRAINING_DONE, Evidence, Pairs
 from rerail.server.core.fault_trace import fault_trace
 from rerail.server.core.flight_recorder.ages import remark, too_old
@@ -56,6 +57,8 @@ DOUBTED = 0.8
 
 BEFORE_NS = 300_000_000_000
 """What a source that knows a machine's whole history said so long before an attempt began is not about it."""
+LAUNCHERS = frozenset({"torchrun", "nvrx"})
+"""Who starts the ranks of a machine: below Slurm, a task is then a machine and no rank."""
 HISTORIES = frozenset({"kernel", "dcgm", "slurm", "kubernetes"})
 
 WENT_ON = 0.5
@@ -117,6 +120,9 @@ def reading_of(evidence: Evidence) -> Reading:
         shape = _LONG_NUMBER.sub("000", shape)
     reading = _read(evidence.source, evidence.code, evidence.attributes, shape)
     if reading.role is not CausalRole.INITIATING:
+        is_told = evidence.code is None and evidence.source in SPOKEN and reading.role is CausalRole.CASCADE
+        if is_told and is_mention(evidence.text, reading.words):
+            return replace(reading, role=CausalRole.INFORMATIONAL)
         return reading
     if shape != evidence.text:
         reading = read_by(_known()[reading.cause], evidence, evidence.text.lower()) or UNREAD
@@ -142,14 +148,17 @@ def judged_signs(case: Case, *, goes_by_log: bool = True) -> tuple[Sign, ...]:
     lost_peers: dict[int, int] = {}
     signs = []
     went_on = _went_on(case) if goes_by_log else _WentOn({}, {})
+    starts_ranks = any(item.evidence.source in LAUNCHERS for item in case.evidence)
     for item in case.evidence:
         sign = sign_of(item, reading_of(item.evidence))
+        if starts_ranks and sign.reading.is_of_a_task:
+            sign = replace(sign, reading=replace(sign.reading, rank=None))
         reading, rank = sign.reading, sign.rank
         if sign.accuses and (_is_survived(case, sign) or went_on.covers(sign)):
             sign = replace(sign, reading=replace(reading, role=CausalRole.UNKNOWN))
         elif rank is not None:
             since = lost_peers.get(rank)
-            is_generic = reading.cause == "user_exception" and sign.accuses
+            is_generic = reading.cause == "user_exception" and sign.accuses and reading.says != GPU_FAILED
             if is_generic and since is not None and 0 <= sign.at - since <= ECHO_NS:
                 sign = replace(sign, reading=replace(reading, role=CausalRole.CASCADE))
             elif reading.role is CausalRole.CASCADE or (sign.accuses and reading.weight is Weight.WAIT):

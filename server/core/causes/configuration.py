@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rerail.server.core import cuda_errors
 from rerail.server.core.cause_rules import Case, CauseRule, Match, from_lines, line
 from rerail.server.core.view import Domain
 
@@ -48,6 +49,7 @@ RULE = CauseRule(
         ),
         line(
             r"Torch not compiled with CUDA enabled|no CUDA-capable device is detected"
+            rf"|{cuda_errors.pattern('configuration')}"
             r"|CUDA driver version is insufficient"
             r"|NVIDIA driver on your system is too old"
             r"|no kernel image is available for execution|invalid device ordinal"

@@ -39,6 +39,7 @@ def match(case: Case) -> Match | None:
 
 def _killed(case: Case, kernel: list[Sign]) -> Match:
     first = next((sign for sign in kernel if VICTIM.search(sign.text)), kernel[0])
+    placed = next((sign for sign in kernel if sign.reading.rank is not None), None)
     victim = VICTIM.search(first.text)
     kills = [worker for worker in case.exits if worker.exit_code in KILLED]
     told_codes = [code for _, code in case.exit_codes]
@@ -47,11 +48,14 @@ def _killed(case: Case, kernel: list[Sign]) -> Match:
     rank = first.rank
     if rank is None and victim is not None:
         rank = case.rank_of_process(victim.group(1))
+    if rank is None and placed is not None:
+        rank = placed.reading.rank
     if rank is None and on_node and on_node[0].rank >= 0:
         rank = on_node[0].rank
     elif rank is None:
         rank = next((each for each, code in case.exit_codes if code in KILLED), None)
-    node = first.node or (on_node[0].node if on_node else None) or None
+    told_nodes = {sign.node for sign in kernel if sign.node}
+    node = first.node or (on_node[0].node if on_node else None) or (told_nodes.pop() if len(told_nodes) == 1 else None)
     words = f"process {victim.group(1)}, {victim.group(2)}" if victim else first.reading.words
     sentence = SAYS.replace("{where}", who(rank, node)).replace("{words}", words)
     is_confirmed = bool(kills) or any(code in KILLED for code in told_codes)
@@ -83,8 +87,8 @@ RULE = CauseRule(
             r"|\bOOMKilling\b|Detected \d{1,6} oom[_-]kill event[^\n]{0,60}"
             r"|exceeded (?:job )?memory limit[^\n]{0,60}|OUT_OF_MEMORY\b"
             r"|systemd-oomd[^\n]{0,60}Killed[^\n]{0,60}|have been OOM Killed"
-            r"|oom_reaper: reaped process|\btasks? [\d,-]{1,60}: Out Of Memory"
-            r"|node running low on memory",
+            r"|oom_reaper: reaped process|\btask (?P<task>\d{1,7}): Out Of Memory|\btasks? [\d,-]{1,60}: Out Of Memory"
+            r"|killed due to memory pressure \(OOM\)|node running low on memory|oom[_-]kill event\(s\)",
             SAYS,
             role=CausalRole.CONFIRMATION,
             confidence=0.95,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rerail.server.core import cuda_errors
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line
 from rerail.server.core.view import CausalRole, Domain
 
@@ -62,10 +63,12 @@ RULE = CauseRule(
         line(
             r"ncclSystemError[^\n]{0,160}|ncclInternalError[^\n]{0,160}"
             r"|NCCL error[^\n]{0,120}unhandled (?:system|cuda) error[^\n]{0,120}"
+            r"|NCCL operation nccl\w{1,40}\([^\n]{0,80} failed: unhandled[^\n]{0,80}"
             r"|ncclUnhandledCudaError[^\n]{0,160}",
             SAYS,
             confidence=0.6,
             weight=Weight.WAIT,
+            unless=cuda_errors.ANY,
         ),
         line(
             r"ncclInvalidUsage[^\n]{0,160}|ncclInvalidArgument[^\n]{0,160}",
@@ -78,6 +81,7 @@ RULE = CauseRule(
             r"(?:NCCL watchdog thread|Process group watchdog thread) terminated with exception: (?!CUDA)"
             r"[^\n]{0,120}|NCCL WARN (?!Socket)[^\n]{0,160}",
             role=CausalRole.CASCADE,
+            unless=cuda_errors.ANY,
         ),
     ),
 )

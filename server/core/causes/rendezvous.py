@@ -23,6 +23,8 @@ RULE = CauseRule(
             r"|wait timeout after \d{1,12} ?ms, keys[^\n]{0,80}"
             r"|Socket Timeout[^\n]{0,40}store"
             r"|failed to join (?:the )?rendezvous[^\n]{0,80}"
+            r"|Timed out initializing process group in store based barrier[^\n]{0,160}"
+            r"|client socket has failed to connect to any network address[^\n]{0,100}"
             r"|min(?:imum)? (?:number of )?nodes[^\n]{0,40}not (?:reached|available)[^\n]{0,40}",
             "The workers did not find each other ({words}).",
             confidence=0.75,

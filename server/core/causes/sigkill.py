@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rerail.server.core.attempt_record import TimedEvidence
-from rerail.server.core.cause_rules import Case, CauseRule, Match, from_lines, line, who
+from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line, who
+from rerail.server.core.exit_words import exits, signalled
 from rerail.server.core.view import Domain
 
 KILLED = frozenset({-9, 137})
@@ -54,9 +55,9 @@ RULE = CauseRule(
     order=42,
     lines=(
         line(
-            r"\btask (?P<rank>\d{1,7}): Killed\b"
-            r"|process rank (?P<rank_>\d{1,7}) with PID[^\n]{0,120}exited on signal 9\b"
-            r"|exits with return code = -9\b",
+            r"\btask (?P<task>\d{1,7}): Killed\b"
+            r"|process rank (?P<rank>\d{1,7}) with PID[^\n]{0,120}exited on signal 9\b"
+            rf"|exits with return code = -9\b|{exits('-9|9|137', group='rank_')}|{signalled('SIGKILL', 'Killed')}",
             "{where} was killed with SIGKILL; nothing says by whom.",
             confidence=0.8,
         ),
@@ -67,6 +68,14 @@ RULE = CauseRule(
             r"|exit(?:ed)? (?:with )?code (?:137|-9)\b",
             "{where} was killed with SIGKILL; nothing says by whom.",
             confidence=0.8,
+        ),
+        line(
+            r"The actor died unexpectedly before finishing this task|died unexpectedly while executing this task"
+            r"|A worker died or was killed while executing a task[^\n]{0,60}|\bWorkerCrashedError\b"
+            r"|Worker unexpectedly exits with a connection error code \d{1,3}",
+            "A worker of Ray went away without a word; Ray names what it may have been, and does not know which.",
+            confidence=0.6,
+            weight=Weight.WAIT,
         ),
         line(
             r"Interruption\.TERMINATED (?:affecting ranks |on ranks=)\{(?P<rank>\d{1,7})",

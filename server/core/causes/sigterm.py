@@ -49,7 +49,9 @@ RULE = CauseRule(
             r"|Worker group (?:UNHEALTHY|FAILED)|Stopping worker group"
             r"|forcefully (?:killing|exiting)|Job step aborted"
             r"|Killing subprocess \d{1,10}|\btasks? [\d,-]{1,60}: Terminated"
-            r"|Joining cluster restart|Unable to shutdown process \d{1,10}",
+            r"|Joining cluster restart|Unable to shutdown process \d{1,10}"
+            r"|Global rank \d{1,7} \(PID \d{1,10}\) (?:exited with code -15\b|has still not exited)"
+            r"|Killing global rank \d{1,7}|terminated with signal SIGTERM",
             role=CausalRole.TEARDOWN,
         ),
     ),

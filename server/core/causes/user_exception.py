@@ -6,6 +6,7 @@ same exception on several ranks is the same fault everywhere and blames no singl
 
 from __future__ import annotations
 
+from rerail.server.core import cuda_errors
 from rerail.server.core.cause_rules import (
     Case,
     CauseRule,
@@ -17,11 +18,14 @@ from rerail.server.core.cause_rules import (
     line,
     who,
 )
+from rerail.server.core.exit_words import exits
 from rerail.server.core.facts import Evidence
 from rerail.server.core.naming import exception_in, reported_in, without_numbers
 from rerail.server.core.view import CausalRole, Domain
 
 MISSING = "The traceback in the training log."
+GPU_FAILED = "{where} made its GPU fail: {words}."
+"""A call of CUDA that failed is no echo of lost peers, whatever its process printed before."""
 RELAYS = frozenset(
     {"ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "CalledProcessError", "RankShouldRestart",
      "SignalException", "HealthCheckError", "RayTaskError", "MPIAbort", "RankDiscarded", "ActorDiedError",
@@ -144,12 +148,20 @@ RULE = CauseRule(
     reads=reads,
     lines=(
         line(
-            r"CUDA error: (?:an illegal memory access|an illegal instruction|unspecified launch failure"
-            r"|device-side assert|misaligned address|invalid (?:argument|configuration|resource handle)"
-            r"|invalid program counter)[^\n]{0,60}|device-side assert triggered"
-            r"|Assertion `[^`\n]{1,120}` failed",
-            "{where} made its GPU fail: {words}.",
+            rf"{cuda_errors.pattern('user_exception')}"
+            r"|CUDA error: invalid (?:argument|configuration|resource handle)[^\n]{0,60}|device-side assert triggered"
+            r"|CUDA_ERROR_(?:LAUNCH_FAILED|ILLEGAL_ADDRESS|ASSERT|MISALIGNED_ADDRESS)\b"
+            r"|Triton Error \[CUDA\]: [^\n]{0,80}|Memory access fault by GPU node-\d{1,4}[^\n]{0,160}"
+            r"|\b(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT|HIPBLAS|MIOPEN)_STATUS_(?!SUCCESS)\w{1,40}"
+            r"|cublas runtime error : [^\n]{0,80}|Assertion `[^`\n]{1,120}` failed",
+            GPU_FAILED,
             confidence=0.8,
+        ),
+        line(
+            cuda_errors.ANY,
+            GPU_FAILED,
+            confidence=0.6,
+            unless=r"may (?:potentially )?fail with|unexpected CUDA errors|CUDA errors? (?:might|may|can|could) be",
         ),
         line(
             r"Interruption\.BASE_EXCEPTION (?:affecting ranks |on ranks=)\{(?P<rank>\d{1,7})\}",
@@ -157,7 +169,10 @@ RULE = CauseRule(
             confidence=0.75,
         ),
         line(
-            r"\btask (?P<rank>\d{1,7}): Exited with exit code \d{1,3}"
+            r"\btask (?P<task>\d{1,7}): Exited with exit code \d{1,3}"
+            rf"|{exits('[1-9]{1}[0-9]{0,2}', group='rank')}"
+            r"|MPI_ABORT was invoked on rank (?P<rank_>\d{1,7}) in communicator"
+            r"|Process name: \[\[\d{1,10},\d{1,10}\],\d{1,7}\]"
             r"|exits with return code = \d{1,3}\b",
             confidence=0.5,
             weight=Weight.ECHO,
