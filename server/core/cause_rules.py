@@ -202,6 +202,14 @@ class Case:
         told = next((sign for sign in self.signs if sign.item.evidence.code == code and sign.rank is None), None)
         return who(None, worker.node or None) if told is None else told.who
 
+    def node_of(self, worker: WorkerExit) -> str | None:
+        """The machine of an exit: as stated with it, else as the line that tells of it names."""
+        if worker.node or worker.rank < 0:
+            return worker.node or None
+        code = f"exitcode {worker.exit_code}"
+        told = (sign for sign in self.signs if sign.rank == worker.rank and sign.item.evidence.code == code)
+        return next((sign.node for sign in told if sign.node), None)
+
     def error_ns(self, emitter: str) -> int:
         """How far an emitter's clock may be off."""
         return self.clock_errors.get(emitter, UNSTATED_ERROR_NS)

@@ -6,8 +6,8 @@ Rules
 - The loudest line is not the cause: victims of a death print more than the dead. Only lines with the role `initiating`
   accuse; a rank that first lost its peers and then raises is their echo; what a run survived (it completed steps long
   afterwards) accuses nobody.
-- Among the conclusions the heaviest count (`Weight`), among those the earliest wins over all ranks; at one instant the
-  one with the higher confidence, then the name.
+- Among the conclusions the heaviest count (`Weight`), among those the earliest wins over all ranks; at one instant what
+  one log told first, else the one with the higher confidence, then the name.
 - Where another accusation lies closer than the clocks of the two emitters can tell apart, the verdict says so and is
   less sure.
 - A lone time-out is never called a network fault. What is not known is `unknown`, with a sentence that says what
@@ -71,6 +71,8 @@ come back, and its steps prove it."""
 
 _RULES: dict[str, CauseRule] = {}
 _LONG_NUMBER = re.compile(r"\d{3,40}")
+_CODED = re.compile(r"Xid|exitcode|\b(?:failure|error|code|returned)[ :=]{1,3}-?\d", re.IGNORECASE)
+"""Where a number of a line may be what it says."""
 
 UNKNOWN = Verdict(
     cause="unknown",
@@ -116,7 +118,7 @@ def reading_of(evidence: Evidence) -> Reading:
         half = LONGEST_READ // 2
         evidence = replace(evidence, text=f"{evidence.text[:half]}\n{evidence.text[-half:]}")
     shape = evidence.text
-    if "Xid" not in shape and "exitcode" not in shape:
+    if _CODED.search(shape) is None:
         shape = _LONG_NUMBER.sub("000", shape)
     reading = _read(evidence.source, evidence.code, evidence.attributes, shape)
     if reading.role is not CausalRole.INITIATING:
@@ -269,15 +271,19 @@ def _doubted(match: Match) -> Match:
 
 
 def _decisive(found: Sequence[tuple[CauseRule, Match]]) -> tuple[CauseRule, Match]:
-    """The conclusion that holds: of the heaviest the earliest, at one instant the surest."""
+    """The conclusion that holds: of the heaviest the earliest; at one instant what one log told first, else the surest.
+
+    A log without stamps has one instant for everything, and its order all the same.
+    """
     heaviest = max(match.weight for _, match in found)
     heavy = [(rule, match) for rule, match in found if match.weight == heaviest]
     instants = [match.at for _, match in heavy if match.at is not None]
     first = min(instants, default=None)
-    return min(
-        ((rule, match) for rule, match in heavy if match.at is None or match.at == first),
-        key=lambda entry: (-entry[1].confidence, entry[1].at is None, entry[0].name),
-    )
+    tied = [(rule, match) for rule, match in heavy if match.at is None or match.at == first]
+    told = [match.initiating[0].evidence for _, match in tied if match.initiating]
+    if len(told) == len(tied) and len({each.emitter for each in told}) == 1:
+        return min(tied, key=lambda entry: (entry[1].initiating[0].evidence.seq, -entry[1].confidence, entry[0].name))
+    return min(tied, key=lambda entry: (-entry[1].confidence, entry[1].at is None, entry[0].name))
 
 
 def _usable(traits: Pairs) -> Pairs:

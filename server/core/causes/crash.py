@@ -30,9 +30,9 @@ def match(case: Case) -> Match | None:
             traits = dict(found.traits) if found is not None else {}
             named = case.who_ended(worker)
             if rank is None and found is not None and found.rank is not None:
-                rank, named = found.rank, who(found.rank, worker.node or found.node)
+                rank, named = found.rank, who(found.rank, case.node_of(worker) or found.node)
             return Match(
-                0.8, f"{named} died of {words}.", rank, worker.node or None,
+                0.8, f"{named} died of {words}.", rank, case.node_of(worker),
                 worker.at if found is None or found.at is None else min(found.at, worker.at),
                 initiating=() if found is None else found.initiating, missing_evidence=MISSING,
                 traits=tuple(sorted({**traits, "signal": signal}.items())),
@@ -53,7 +53,7 @@ def match(case: Case) -> Match | None:
             rank = worker.rank if worker.rank >= 0 else None
             return Match(
                 0.4, f"{case.who_ended(worker)} aborted; aborts are often the echo of another rank's death.", rank,
-                worker.node or None, worker.at, missing_evidence="Exit codes and last lines of every rank.",
+                case.node_of(worker), worker.at, missing_evidence="Exit codes and last lines of every rank.",
                 weight=Weight.ECHO, traits=(("signal", "SIGABRT"),),
             )  # fmt: skip
     return None

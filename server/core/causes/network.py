@@ -108,7 +108,8 @@ RULE = CauseRule(
             unless=r"Disable NIC health",
         ),
         line(
-            r"(?:SlowDown|Slow Down|ServiceUnavailable|RequestLimitExceeded|TooManyRequests|rateLimitExceeded)\b[^\n]{0,40}"
+            r"(?:SlowDown|Slow Down|ServiceUnavailable|RequestLimitExceeded|TooManyRequests|rateLimitExceeded)\b"
+            r"[^\n]{0,40}"
             r"(?:when calling|: |reduce your request rate)[^\n]{0,120}",
             "{where} was refused by a storage service ({words}).",
             confidence=0.6,

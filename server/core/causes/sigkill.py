@@ -20,7 +20,7 @@ def match(case: Case) -> Match | None:
             rank = worker.rank if worker.rank >= 0 else None
             how = "was killed with SIGKILL" if worker.exit_code == -9 else "exited with 137, as after SIGKILL"
             return Match(
-                0.8, f"{case.who_ended(worker)} {how}; nothing says by whom.", rank, worker.node or None, worker.at,
+                0.8, f"{case.who_ended(worker)} {how}; nothing says by whom.", rank, case.node_of(worker), worker.at,
                 initiating=_of(case, rank, told), missing_evidence=MISSING, traits=TRAITS,
             )  # fmt: skip
     for rank, code in case.exit_codes:

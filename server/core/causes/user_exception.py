@@ -134,7 +134,7 @@ def _exited(case: Case) -> Match | None:
         if 0 < worker.exit_code < 126 and (rank is None or rank not in echoing):
             return Match(
                 0.5, f"{case.who_ended(worker)} ended itself with exit code {worker.exit_code} and said no more.", rank,
-                worker.node or None, worker.at, missing_evidence=MISSING, weight=Weight.ECHO,
+                case.node_of(worker), worker.at, missing_evidence=MISSING, weight=Weight.ECHO,
             )  # fmt: skip
     return None
 
