@@ -28,8 +28,9 @@ LITERALS: tuple[bytes, ...] = (
     b"xiting program", b"ashes not", b"invalid pointer", b"GPU is lost",
     b"double free", b"in use", b"ailure",
     b"uota exceeded", b"nplugged", b"ink down", b"ink DOWN", b"definitely down",
-    b"xited with code", b"rashed with", b"EXIT CODE", b" died", b"marked dead", b"retry count", b"nstance-action",
-    b"ebalance rec", b"aintenance", b"EventType", b"not known", b"Stale file", b"ransport endpoint", b"Read-only file",
+    b"xited with code", b"rashed with", b"EXIT CODE", b"lowdown", b" died", b"marked dead", b"retry count",
+    b"nstance-action", b"ebalance rec", b"aintenance", b"EventType", b"not known", b"Stale file", b"ransport endpoint",
+    b"Read-only file",
     b"MPI_ABORT", b"Process name", b"DCGM_FR", b"access fault", b"_STATUS_", b"wc_status", b"IBV_WC", b"OM when alloc",
     b"# EXIT rc", b"raining done", b"raining compl", b"raining finish", b"inished training",
 )  # fmt: skip
@@ -59,6 +60,7 @@ _TELLING = re.compile(
     r"|CheckpointException|failed to (?:save|load|write)|I/O error|[Ll]ink (?:is )?[Dd](?:own|OWN)\b"
     r"|[Cc]able (?:is )?unplugged"
     r"|definitely down|[Cc]arrier lost|state DOWN"
+    r"|^Killed\s*$|!!!! FATAL|SLICE_FAILURE|Connect timeout|Failed to import"
     r"|exited with code|crashed with exit code|EXIT CODE: |terminated with signal|\bline \d{1,6}: {1,8}\d{1,10} [A-Z]"
     r"|died unexpectedly|A worker died|worker process has died|marked dead|has died|memory pressure|OOM when allocating"
     r"|Resource exhausted|[Cc]uda failure|CUDA failure|HIP error|cudaError|launch failure|RmInitAdapter|DCGM_FR_"

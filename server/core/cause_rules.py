@@ -25,6 +25,7 @@ from rerail.server.core.facts import Evidence, Initiator, Outcome, Pairs
 from rerail.server.core.naming import device_in, exception_in, node_in, rank_in
 from rerail.server.core.pattern_words import words_of
 from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.wanted import Wanted
 
 SURVIVED_NS = 120_000_000_000
 """A run that completed a step so long after something has survived it."""
@@ -233,7 +234,8 @@ class Match:
     at: int | None = None
     initiating: tuple[TimedEvidence, ...] = ()
     """Evidence this cause rests on."""
-    missing_evidence: str | None = None
+    missing_evidence: Sequence[Wanted] = ()
+    """What would settle it; what was given already is left out by the judge."""
     weight: Weight = Weight.LINE
     traits: Pairs = ()
     domain: Domain | None = None
@@ -256,7 +258,7 @@ class CauseRule:
     """Who reads a line that several know: the lowest."""
     reads: Callable[[Evidence], Reading | None] | None = None
     """Reads what a pattern cannot, after its lines."""
-    settles: str | None = None
+    settles: tuple[Wanted, ...] = ()
     """What evidence would settle it, for conclusions from lines alone."""
 
 

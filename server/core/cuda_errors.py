@@ -55,5 +55,5 @@ def pattern(cause: str) -> str:
     return rf"{_TOLD}{_BETWEEN}(?:{_NUMBERED}(?:{words})[^\n]{{0,60}}|(?:{numbers})(?![\d.]))"
 
 
-ANY = rf"""{MENTIONS}(?: \d{{1,4}} ?['"(]| '[a-z]|: [a-z])"""
+ANY = rf"""{MENTIONS}(?: \d{{1,4}} ?['"(]| [1-9]\d\d\b(?! times)| '[a-z]|: [a-z])"""
 """Any failed call, of whatever class."""

@@ -43,6 +43,7 @@ from rerail.server.core.flight_recorder.ages import remark, too_old
 from rerail.server.core.flight_recorder.summary import SOURCE, STACK_SOURCE
 from rerail.server.core.mentions import SPOKEN, is_mention
 from rerail.server.core.view import CausalRole, Domain, EvidenceLine, Verdict
+from rerail.server.core.wanted import Kind, Wanted, given, still_wanted
 
 __all__ = ["UNKNOWN", "Case", "CauseRule", "Match", "judge", "judged_signs", "reading_of", "rules"]
 
@@ -80,6 +81,11 @@ UNKNOWN = Verdict(
     confidence=0.0,
     sentence="Nothing that was stated says why it stopped.",
     missing_evidence="The launcher's log, exit codes of every rank, or the last lines of the training log.",
+)
+UNKNOWN_SETTLES = (
+    Wanted("the launcher's log", Kind.LAUNCHER_LOG),
+    Wanted("exit codes of every rank", Kind.EXIT_CODES),
+    Wanted("the last lines of the training log of every rank"),
 )
 
 
@@ -224,7 +230,8 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
             case, found = as_told, [(rule, _doubted(match)) for rule, match in _concluded(as_told)]
     remarks = {order: remark(age) for order, age in too_old(case.evidence, case.last_step_at, case.noticed_at).items()}
     if not found:
-        return UNKNOWN, fault_trace(case, None, remarks)
+        wanted = still_wanted(UNKNOWN_SETTLES, _given(case, None))
+        return replace(UNKNOWN, missing_evidence=wanted), fault_trace(case, None, remarks)
     rule, match = _decisive(found)
     verdict = Verdict(
         cause=rule.name,
@@ -234,7 +241,7 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
         culprit_rank=match.rank,
         culprit_node=match.node or None,
         advice=rule.advice,
-        missing_evidence=match.missing_evidence,
+        missing_evidence=still_wanted(match.missing_evidence, _given(case, match.node)),
         traits=_usable(match.traits),
     )
     doubt = _doubt(case, verdict, match)
@@ -253,6 +260,12 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
     }
     return replace(verdict, confidence=confidence, sentence=f"{verdict.sentence}{said}"), fault_trace(
         case, match, shown
+    )
+
+
+def _given(case: Case, node: str | None) -> frozenset[Kind]:
+    return given(
+        case.evidence, node, has_exits=bool(case.exits or case.exit_codes), has_scheduler=bool(case.scheduler_told)
     )
 
 

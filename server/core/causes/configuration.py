@@ -34,7 +34,7 @@ RULE = CauseRule(
             r"error: (?:unrecognized arguments|the following arguments are required|argument "
             r"[^\n]{0,60}(?:invalid|expected))[^\n]{0,120}"
             r"|ModuleNotFoundError: [^\n]{0,120}|ImportError: [^\n]{0,160}"
-            r"|cannot open shared object file[^\n]{0,80}"
+            r"|cannot open shared object file[^\n]{0,80}|Failed to import \S{1,200} because of the following error"
             r"|(?:undefined symbol|version `?[A-Z]{3,8}[\w.]{1,40}'? not found)[^\n]{0,80}",
             SAYS,
             confidence=0.85,

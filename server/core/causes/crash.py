@@ -9,6 +9,7 @@ from __future__ import annotations
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line, who
 from rerail.server.core.exit_words import exits, signalled
 from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.wanted import Kind, Wanted
 
 SIGNALS = {
     -11: ("a segmentation fault", "SIGSEGV"),
@@ -17,7 +18,8 @@ SIGNALS = {
     -4: ("an illegal instruction", "SIGILL"),
     -8: ("a floating point exception", "SIGFPE"),
 }
-MISSING = "A core dump or a native stack of the rank that crashed."
+MISSING = (Wanted("a core dump"), Wanted("a native stack of the rank that crashed", Kind.STACKS))
+ABORTED = (Wanted("the exit codes of every rank", Kind.EXIT_CODES), Wanted("the last lines of the others"))
 
 
 def match(case: Case) -> Match | None:
@@ -53,7 +55,7 @@ def match(case: Case) -> Match | None:
             rank = worker.rank if worker.rank >= 0 else None
             return Match(
                 0.4, f"{case.who_ended(worker)} aborted; aborts are often the echo of another rank's death.", rank,
-                case.node_of(worker), worker.at, missing_evidence="Exit codes and last lines of every rank.",
+                case.node_of(worker), worker.at, missing_evidence=ABORTED,
                 weight=Weight.ECHO, traits=(("signal", "SIGABRT"),),
             )  # fmt: skip
     return None

@@ -11,10 +11,12 @@ from rerail.server.core import cuda_errors
 from rerail.server.core.cause_rules import Case, CauseRule, LinePattern, Match, Reading, Weight, from_sign, line
 from rerail.server.core.facts import Evidence
 from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.wanted import Kind, Wanted
 from rerail.server.core.xids import XidLine, code_of, xid, xids_in
 
 SAYS = "{where}: a GPU failed ({words})."
 KERNEL = frozenset({"kernel", "dmesg", "journal", "dcgm"})
+MISSING = (Wanted("the kernel log of the node (NVRM: Xid …), which names the GPU", Kind.KERNEL_LOG),)
 APPLICATION = "user_exception"
 
 
@@ -74,7 +76,7 @@ def match(case: Case) -> Match | None:
     node = found.node or next((sign.node for sign in signs if sign.node), None)
     return Match(
         found.confidence, found.sentence, rank, node, first.at, found.initiating,
-        None if node else "The kernel log of the node (NVRM: Xid …), which names the GPU.",
+        MISSING,
         found.weight, found.traits,
         confirming=tuple(
             sign.item for sign in case.signs
@@ -107,6 +109,12 @@ LINES: tuple[LinePattern, ...] = (
         rf"{cuda_errors.pattern('gpu_hardware')}|CUDA error: (?:unspecified NVLink error|uncorrectable[^\n]{{0,40}})"
         r"|cuda\w{0,40} returned 802\b",
         SAYS,
+        confidence=0.9,
+        weight=Weight.ESTABLISHED,
+    ),
+    line(
+        r"!!!! FATAL ERROR !!!! for \[/dev/accel\d{1,4}[^\n]{0,60}|SLICE_FAILURE_(?:CHIP|HARDWARE|HW)\w{0,40}",
+        "{where}: a TPU failed ({words}).",
         confidence=0.9,
         weight=Weight.ESTABLISHED,
     ),

@@ -10,8 +10,10 @@ import re
 
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Sign, Weight, from_sign, line, who
 from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.wanted import Wanted
 
 KILLED = frozenset({-9, 137})
+NOT_KILLED = (Wanted("the exit codes of the other ranks: none that is known was a kill"),)
 SAYS = "{where} was killed by the kernel: the host, or its memory limit, was exhausted ({words})."
 VICTIM = re.compile(r"Killed process (\d{1,10}) \(([^)\n]{1,60})\)")
 
@@ -61,7 +63,7 @@ def _killed(case: Case, kernel: list[Sign]) -> Match:
     is_confirmed = bool(kills) or any(code in KILLED for code in told_codes)
     if not is_confirmed and told_codes:
         return Match(
-            0.4, sentence, rank, node, first.at, (first.item,), "Exit codes: none that is known was a kill.",
+            0.4, sentence, rank, node, first.at, (first.item,), NOT_KILLED,
             weight=Weight.ECHO,
         )  # fmt: skip
     confirming = tuple(
@@ -69,7 +71,7 @@ def _killed(case: Case, kernel: list[Sign]) -> Match:
     )
     confidence = 0.97 if is_confirmed else 0.9
     return Match(
-        confidence, sentence, rank, node, first.at, (first.item,), None, Weight.ESTABLISHED,
+        confidence, sentence, rank, node, first.at, (first.item,), (), Weight.ESTABLISHED,
         (("signal", "SIGKILL"),), confirming=confirming,
     )  # fmt: skip
 

@@ -11,8 +11,13 @@ from dataclasses import replace
 from rerail.server.core import cuda_errors
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line
 from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.wanted import Kind, Wanted
 
-MISSING = "The first rank that failed: its own log and exit code; and the counters of the links between the two."
+MISSING = (
+    Wanted("the log of the rank that failed first"),
+    Wanted("the exit codes of every rank", Kind.EXIT_CODES),
+    Wanted("the counters of the links between the two"),
+)
 
 
 def match(case: Case) -> Match | None:

@@ -10,8 +10,15 @@ import re
 
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, line
 from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.wanted import Kind, Wanted
 
-MISSING = "A flight recorder dump of every rank: it tells who did not join, or that all did and the link is at fault."
+MISSING = (
+    Wanted(
+        "a flight recorder dump of every rank (it tells who did not join, or that all did and the link is at fault)",
+        Kind.DUMPS,
+        "the dumps of the ranks that left none",
+    ),
+)
 ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (-?\d{1,12})")
 HEARD = re.compile(r"due to a collective timeout from (?:this local rank| {1,3}rank (\d{1,7}))")
 GROUP = re.compile(r"\[PG (?:ID )?(\d{1,9})")

@@ -21,8 +21,12 @@ from rerail.server.core.cause_rules import (
 from rerail.server.core.facts import Evidence
 from rerail.server.core.naming import exception_in
 from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.wanted import Kind, Wanted
 
-MISSING = "Logs and exit codes of the other side: whether it died first."
+MISSING = (
+    Wanted("the log of the other side (whether it died first)"),
+    Wanted("the exit codes of every rank", Kind.EXIT_CODES),
+)
 OWN = frozenset(
     [
         "ConnectionError",
@@ -117,6 +121,7 @@ RULE = CauseRule(
         ),
         line(
             r"Gloo connectFullMesh failed[^\n]{0,160}"
+            r"|gloo/transport/tcp/[^\n]{0,60}Connect timeout[^\n]{0,60}"
             r"|timed out connecting: SO_ERROR[^\n]{0,80}",
             "{where} could not connect to its peers at start-up ({words}).",
             confidence=0.5,

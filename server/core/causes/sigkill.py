@@ -6,9 +6,14 @@ from rerail.server.core.attempt_record import TimedEvidence
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line, who
 from rerail.server.core.exit_words import exits, signalled
 from rerail.server.core.view import Domain
+from rerail.server.core.wanted import Kind, Wanted
 
 KILLED = frozenset({-9, 137})
-MISSING = "The kernel log (an OOM kill says so there), the scheduler's events, or who sent the signal."
+MISSING = (
+    Wanted("the kernel log of its node (an OOM kill says so there)", Kind.KERNEL_LOG),
+    Wanted("the scheduler's events", Kind.SCHEDULER),
+    Wanted("who sent the signal"),
+)
 TRAITS = (("signal", "SIGKILL"),)
 
 
@@ -57,7 +62,8 @@ RULE = CauseRule(
         line(
             r"\btask (?P<task>\d{1,7}): Killed\b"
             r"|process rank (?P<rank>\d{1,7}) with PID[^\n]{0,120}exited on signal 9\b"
-            rf"|exits with return code = -9\b|{exits('-9|9|137', group='rank_')}|{signalled('SIGKILL', 'Killed')}",
+            rf"|exits with return code = -9\b|{exits('-9|9|137', group='rank_')}|{signalled('SIGKILL', 'Killed')}"
+            r"|^Killed\s{0,80}$",
             "{where} was killed with SIGKILL; nothing says by whom.",
             confidence=0.8,
         ),

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from rerail.server.core.cause_rules import Case, CauseRule, Match, from_lines, line
 from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.wanted import Kind, Wanted
 
-MISSING = "The scheduler's events and the shell history of who could send signals."
+MISSING = (
+    Wanted("the scheduler's events", Kind.SCHEDULER),
+    Wanted("the shell history of who could send signals"),
+)
 
 
 def match(case: Case) -> Match | None:

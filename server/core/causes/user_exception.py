@@ -22,8 +22,9 @@ from rerail.server.core.exit_words import exits
 from rerail.server.core.facts import Evidence
 from rerail.server.core.naming import exception_in, reported_in, without_numbers
 from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.wanted import Wanted
 
-MISSING = "The traceback in the training log."
+MISSING = (Wanted("the traceback, in the log or the error file of that rank"),)
 GPU_FAILED = "{where} made its GPU fail: {words}."
 """A call of CUDA that failed is no echo of lost peers, whatever its process printed before."""
 RELAYS = frozenset(
@@ -104,16 +105,27 @@ def _raised(case: Case, signs: list[Sign]) -> Match:
     rank = first.rank if first.rank is not None else _only_failed(case)
     confidence = first.reading.confidence if rank is not None else 0.75
     named = first.who if rank == first.rank else who(rank, first.node)
-    if len(ranks) > 1:
+    if len(ranks) > 1 and not _is_origin(first, same):
         named = ", ".join(map(str, ranks[:8])) + ("" if len(ranks) <= 8 else f", … ({len(ranks)} in all)")
         return Match(
             0.85, f"Ranks {named} raised {first.reading.words}", None, None, first.at,
             tuple(sign.item for sign in same[:20]), traits=first.reading.traits,
         )  # fmt: skip
+    says = f"{named} raised {first.reading.words}"
+    if first.reading.says == GPU_FAILED:
+        says = f"{named} made its GPU fail: {first.reading.words.rstrip('.')}."
     return Match(
-        confidence, f"{named} raised {first.reading.words}", rank, first.node, first.at, (first.item,),
-        traits=first.reading.traits,
+        confidence, says, rank, first.node, first.at, (first.item,), traits=first.reading.traits,
     )  # fmt: skip
+
+
+def _is_origin(first: Sign, same: list[Sign]) -> bool:
+    """A GPU that failed before the others': a fault of its own, where an exception of the program is everybody's."""
+    return (
+        first.rank is not None
+        and first.reading.says == GPU_FAILED
+        and all(sign.rank == first.rank or sign.at > first.at for sign in same)
+    )
 
 
 def _what(sign: Sign) -> str:
@@ -158,7 +170,7 @@ RULE = CauseRule(
             confidence=0.8,
         ),
         line(
-            cuda_errors.ANY,
+            rf"{cuda_errors.ANY}[^\n]{{0,80}}",
             GPU_FAILED,
             confidence=0.6,
             unless=r"may (?:potentially )?fail with|unexpected CUDA errors|CUDA errors? (?:might|may|can|could) be",
