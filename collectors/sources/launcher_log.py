@@ -457,6 +457,13 @@ class LauncherLog:
             self.block = f"{self.block.split()[0]} {match['rank']} {match['local']}"
         elif (match := torchrun.TABLE_EXIT.match(line.text)) and " " in self.block:
             self._in_table_exited(match, at, line)
+        elif (match := torchrun.TABLE_RAISED.match(line.text)) and " " in self.block:
+            place, *numbers = self.block.split()
+            rank, local = map(int, numbers)
+            attempts.evidence(
+                at, "torchrun", match["last"], rank=rank, local_rank=local, code=match["type"].rpartition(".")[2],
+                node=place.partition("@")[2] or line.host,
+            )  # fmt: skip
         elif line.text.startswith("====") and attempts.state.exits and " " in self.block:
             attempts.end_run(at, Outcome.FAILED, attempts.why_over("no restart was left"))
             self.block = ""

@@ -31,7 +31,8 @@ LITERALS: tuple[bytes, ...] = (
     b"xited with code", b"rashed with", b"EXIT CODE", b"lowdown", b" died", b"marked dead", b"retry count",
     b"nstance-action", b"ebalance rec", b"aintenance", b"EventType", b"not known", b"Stale file", b"ransport endpoint",
     b"Read-only file",
-    b"MPI_ABORT", b"Process name", b"DCGM_FR", b"access fault", b"_STATUS_", b"wc_status", b"IBV_WC", b"OM when alloc",
+    b"MPI_ABORT", b"Process name", b"DCGM_FR", b"access fault", b"_STATUS_", b"Duplicate GPU", b"ncclInvalid",
+    b"wc_status", b"IBV_WC", b"OM when alloc",
     b"# EXIT rc", b"raining done", b"raining compl", b"raining finish", b"inished training",
 )  # fmt: skip
 """None of them holds a digit: lines are also compared without their digits."""
@@ -60,6 +61,7 @@ _TELLING = re.compile(
     r"|CheckpointException|failed to (?:save|load|write)|I/O error|[Ll]ink (?:is )?[Dd](?:own|OWN)\b"
     r"|[Cc]able (?:is )?unplugged"
     r"|definitely down|[Cc]arrier lost|state DOWN"
+    r"|Duplicate GPU|ncclInvalid|[Ll]oss is (?:nan|NaN|inf)\b"
     r"|^Killed\s*$|!!!! FATAL|SLICE_FAILURE|Connect timeout|Failed to import"
     r"|exited with code|crashed with exit code|EXIT CODE: |terminated with signal|\bline \d{1,6}: {1,8}\d{1,10} [A-Z]"
     r"|died unexpectedly|A worker died|worker process has died|marked dead|has died|memory pressure|OOM when allocating"

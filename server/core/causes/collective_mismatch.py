@@ -23,7 +23,7 @@ def match(case: Case) -> Match | None:
             traits=told.traits,
         )  # fmt: skip
     found = from_lines(case, RULE)
-    return None if found is None else replace(found, rank=None)
+    return None if found is None else replace(found, rank=None, node=None)
 
 
 RULE = CauseRule(
@@ -41,7 +41,7 @@ RULE = CauseRule(
     ),
     lines=(
         line(
-            r"Detected mismatch between collectives on ranks[^\n]{0,60}"
+            r"Detected mismatch between collectives on ranks[^\n]{0,60}|Mismatched collective detected[^\n]{0,80}"
             r"|Is there a distributed collective mismatch in your code"
             r"|COLLECTIVE_TYPE_MISMATCH|(?:SIZE|DTYPE)_(?:OR_SYNTAX_)?MISMATCH[^\n]{0,60}"
             r"|Mismatch between collective operation types[^\n]{0,80}"

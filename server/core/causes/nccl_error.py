@@ -79,6 +79,7 @@ RULE = CauseRule(
             r"ncclInvalidUsage[^\n]{0,160}|ncclInvalidArgument[^\n]{0,160}",
             SAYS,
             confidence=0.7,
+            weight=Weight.WAIT,
             domain=Domain.WORKLOAD,
         ),
         line(r"NCCL INFO [^\n]{0,120} -> \d{1,3}\b", role=CausalRole.INFORMATIONAL),
