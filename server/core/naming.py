@@ -30,7 +30,7 @@ _SELF = re.compile(
 _NODE = re.compile(
     r"\bnode name: ([A-Za-z0-9][\w.:-]{0,120})|\bnode: ?([A-Za-z0-9][\w.-]{0,120})"
     r"|\bNode failure on ([A-Za-z0-9][\w.-]{0,120})"
-    r"|\bnode ([A-Za-z0-9][\w.-]{0,120}),|\bnode/([A-Za-z0-9][\w.-]{0,250})"
+    r"|\bnode ([A-Za-z0-9][\w.-]{0,120}),|(?:^|\s)node/([A-Za-z0-9][\w.-]{0,250})(?=\s|$)"
     r"|\bat node \(ID: [0-9a-f]{1,64}, IP: ([\d.]{7,40})\)|\bthe node \(IP: ([\d.]{7,40}),"
     r"|\bnode ([A-Za-z][\w-]{0,60}\d[\w.-]{0,60})\b"
     r"|\bsrun: error: ([A-Za-z0-9][\w.-]{0,120}): tasks? |\bon node ([A-Za-z0-9][\w.-]{0,120}) exited"

@@ -24,7 +24,8 @@ RULE = CauseRule(
             r"|Ran out of memory (?:trying to allocate|in memory space)|Attempting to reserve[^\n]{0,80}HBM",
             SAYS,
             confidence=0.95,
-            unless=r"catch|attempts to|retry|fall(?:ing)? back|java\.lang|low on memory|allocator_CPU|by allocator cpu",
+            unless=r"catch|this is not a failure|attempts to|retry|fall(?:ing)? back|java\.lang|low on memory"
+            r"|allocator_CPU|by allocator cpu",
         ),
     ),
 )

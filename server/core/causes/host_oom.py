@@ -89,8 +89,9 @@ RULE = CauseRule(
             r"|\bOOMKilling\b|Detected \d{1,6} oom[_-]kill event[^\n]{0,60}"
             r"|exceeded (?:job )?memory limit[^\n]{0,60}|OUT_OF_MEMORY\b"
             r"|systemd-oomd[^\n]{0,60}Killed[^\n]{0,60}|have been OOM Killed"
-            r"|oom_reaper: reaped process|\btask (?P<task>\d{1,7}): Out Of Memory|\btasks? [\d,-]{1,60}: Out Of Memory"
-            r"|killed due to memory pressure \(OOM\)|node running low on memory|oom[_-]kill event\(s\)",
+            r"|oom_reaper: reaped process|\btask (?P<task>\d{1,7}): Out Of Memory"
+            r"|\btasks [\d,-]{1,60}: Out Of Memory"
+            r"|\b(?!0 )\d{1,6} Workers \(tasks / actors\) killed due to memory pressure|node running low on memory|oom[_-]kill event\(s\)",
             SAYS,
             role=CausalRole.CONFIRMATION,
             confidence=0.95,

@@ -101,15 +101,19 @@ RULE = CauseRule(
             r"|Could not resolve host|Link is Down\b[^\n]{0,60}|NIC Link is Down"
             r"|\bLink (?:is )?down\b[^\n]{0,60}|[Cc]able (?:is )?unplugged|link status definitely down[^\n]{0,60}"
             r"|\bport \d{1,4} (?:state )?(?:is )?DOWN\b"
-            r"|Transport retry count exceeded on[^\n]{0,80}|efa_rdm_\w{1,40}error\(\)[^\n]{0,160}"
-            r"|Remote side unexpectedly closed[^\n]{0,60}|ibv_\w{1,40}[^\n]{0,60}IBV_WC_(?!SUCCESS)\w{1,40}"
-            r"|wc_status[ =:]{1,3}(?!0\b|IBV_WC_SUCCESS)\S{1,40}|UCX\s{1,3}ERROR[^\n]{0,160}"
-            r"|libfabric:[^\n]{0,120}(?:unresponsive|unreachable)[^\n]{0,80}"
             r"|carrier lost|link flap[^\n]{0,60}|NETDEV WATCHDOG[^\n]{0,80}"
             r"|(?:NIC|network) health check[^\n]{0,30}fail[^\n]{0,80}",
             "{where} lost the network: {words}.",
             confidence=0.75,
-            unless=r"Disable NIC health",
+            unless=r"Disable NIC health|IPv6 network addresses of",
+        ),
+        line(
+            r"Transport retry count exceeded on[^\n]{0,80}|efa_rdm_\w{1,40}error\(\)[^\n]{0,160}"
+            r"|\bIBV_WC_(?!SUCCESS)\w{1,40}|wc_status[ =:]{1,3}(?!0\b|IBV_WC_SUCCESS)\S{1,40}"
+            r"|libfabric:[^\n]{0,120}(?:unresponsive|unreachable)[^\n]{0,80}",
+            "{where} got no answer over the fabric: {words}.",
+            confidence=0.6,
+            weight=Weight.WAIT,
         ),
         line(
             r"(?:SlowDown|Slow Down|ServiceUnavailable|RequestLimitExceeded|TooManyRequests|rateLimitExceeded)\b"
@@ -128,9 +132,13 @@ RULE = CauseRule(
             weight=Weight.WAIT,
             domain=Domain.UNKNOWN,
         ),
-        line(r"thrown while requesting (?:GET|HEAD|POST|PUT) ", role=CausalRole.INFORMATIONAL),
+        line(
+            r"thrown while requesting (?:GET|HEAD|POST|PUT) |IPv6 network addresses of \(",
+            role=CausalRole.INFORMATIONAL,
+        ),
         line(
             r"Connection closed by peer|Connection reset by peer|Connection refused"
+            r"|UCX\s{1,3}ERROR[^\n]{0,160}|[Rr]emote (?:side|peer) unexpectedly closed"
             r"|UNAVAILABLE: (?:Socket closed|Connection|failed to connect)"
             r"|Broken pipe|Socket Timeout|recvValue(?:WithTimeout)? failed"
             r"|sendBytes failed|failed to (?:recv|send)|Failed to recv, got \d{1,6} bytes"

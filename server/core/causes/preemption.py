@@ -43,8 +43,7 @@ RULE = CauseRule(
             r"|Workload was (?:preempted|evicted)[^\n]{0,80}"
             r"|spot (?:instance )?interruption[^\n]{0,80}|this job is preempted"
             r"|instance-action[\"' ]{0,2}[:=][^\n]{0,60}(?:terminate|stop|hibernate)"
-            r"|instance (?:is going to|will|is about to) be (?:interrupted|terminated|stopped|reclaimed|preempted)"
-            r"[^\n]{0,60}|compute\.instances\.preempted|TERMINATE_ON_HOST_MAINTENANCE|state[:= ]{1,3}PREEMPTED"
+            r"|compute\.instances\.preempted|TERMINATE_ON_HOST_MAINTENANCE|state[:= ]{1,3}PREEMPTED"
             r"|EventType[\"']?\s?:\s?[\"'](?:Preempt|Terminate)[\"'][^\n]{0,80}"
             r"|TPU[^\n]{0,40} (?:was|has been|is) (?:preempted|undergoing maintenance)[^\n]{0,60}"
             r"|instance[^\n]{0,30} (?:preempted|reclaimed)[^\n]{0,60}|State=PREEMPTED"
@@ -56,6 +55,8 @@ RULE = CauseRule(
         ),
         line(
             r"preemption (?:warning|notice|signal)[^\n]{0,80}"
+            r"|instance (?:is going to|will|is about to) be (?:interrupted|terminated|stopped|reclaimed|preempted)"
+            r"[^\n]{0,60}"
             r"|received SIGUSR[12][^\n]{0,80}preempt",
             SAYS,
             confidence=0.85,

@@ -78,6 +78,7 @@ RULE = CauseRule(
         line(
             r"The actor died unexpectedly before finishing this task|died unexpectedly while executing this task"
             r"|A worker died or was killed while executing a task[^\n]{0,60}|\bWorkerCrashedError\b"
+            r"|\b(?!0 )\d{1,6} Workers crashed due to other reasons"
             r"|Worker unexpectedly exits with a connection error code \d{1,3}",
             "A worker of Ray went away without a word; Ray names what it may have been, and does not know which.",
             confidence=0.6,
