@@ -91,7 +91,8 @@ RULE = CauseRule(
             r"|systemd-oomd[^\n]{0,60}Killed[^\n]{0,60}|have been OOM Killed"
             r"|oom_reaper: reaped process|\btask (?P<task>\d{1,7}): Out Of Memory"
             r"|\btasks [\d,-]{1,60}: Out Of Memory"
-            r"|\b(?!0 )\d{1,6} Workers \(tasks / actors\) killed due to memory pressure|node running low on memory|oom[_-]kill event\(s\)",
+            r"|\b(?!0 )\d{1,6} Workers \(tasks / actors\) killed due to memory pressure"
+            r"|node running low on memory|oom[_-]kill event\(s\)",
             SAYS,
             role=CausalRole.CONFIRMATION,
             confidence=0.95,
