@@ -82,6 +82,7 @@ class _Shapes:
     def __init__(self) -> None:
         self._silent: set[bytes] = set()
         self._kept: dict[bytes, int] = {}
+        self._steps: dict[bytes, bool] = {}
         self._least: int | None = None
         self._heads = 0
         self.counted = 0
@@ -113,6 +114,16 @@ class _Shapes:
             self.counted += 1
             return False
         return True
+
+    def may_tell_of_steps(self, line: bytes) -> bool:
+        """Whether a line that is not wanted for what it tells may still be one of progress."""
+        shape = line[:400].translate(None, _DIGITS)
+        known = self._steps.get(shape)
+        if known is None:
+            known = may_tell(line)
+            if len(line) <= 400 and len(self._steps) < MOST_SHAPES:
+                self._steps[shape] = known
+        return known
 
     def _is_behind(self, line: bytes) -> bool:
         """A rank that had issued less than every rank before it."""
@@ -303,8 +314,8 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
                 and progress.take_quickly(line, offset + at_line)
             ):
                 continue
-            is_step = may_tell(line) and progress.wants(line)
-            is_wanted = is_open or not is_hit or shapes.wants(line) or bool(state.held) or is_step
+            is_wanted = is_open or not is_hit or shapes.wants(line) or bool(state.held)
+            is_wanted = is_wanted or (shapes.may_tell_of_steps(line) and progress.wants(line))
             is_first = offset + at_line == 0 and len(line) < LONGEST_FIRST  # it tells when the log begins
             if not is_wanted and not is_first:
                 continue
