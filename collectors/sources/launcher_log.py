@@ -81,6 +81,8 @@ class LauncherLog:
         self.block = block
         """`config` or `result` inside a block of settings that is printed line by line; `table`, with the rank and
         local rank of its last entry, in the final one. Part of the cursor."""
+        self.zones_untold = 0
+        """Lines whose stamp does not say its time zone."""
 
     def told(self) -> int:
         """How much was stated so far or is open: it grows where a line said something."""
@@ -97,10 +99,14 @@ class LauncherLog:
         if whole is None:
             return
         record = unwrapped(whole)
+        lines: list[Line] = []
         if record is None:
-            yield read_line(self.prefix + whole, self.clock, self.labels)
+            lines = [read_line(self.prefix + whole, self.clock, self.labels)]
         elif (record := self.pieces.docker(record)) is not None:
-            yield from read_record(record, self.clock, self.labels, self.prefix.decode())
+            lines = read_record(record, self.clock, self.labels, self.prefix.decode())
+        for line in lines:
+            self.zones_untold += line.at is not None and not line.is_zoned
+            yield line
         self.before = raw
 
     def passes(self, raw: bytes) -> None:

@@ -109,8 +109,8 @@ def test_a_task_that_starts_a_launcher_is_a_machine_and_no_rank(judged):
         ("2026-11-29T12:00:00Z Warning NodeNotReady node/gpu-17 Node gpu-17 status is now: NodeNotReady",
          ("node_lost", None, "gpu-17")),
         ("salloc: error: Node failure on gpu-17", ("node_lost", None, "gpu-17")),
-        ("(raylet) node_manager.cc:1: 2 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed "
-         "due to other reasons at node (ID: 8289f87b, IP: 172.24.0.226)", ("host_oom", None, "172.24.0.226")),
+        ("(raylet) node_manager.cc:1: 2 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers "
+         "crashed due to other reasons at node (ID: 8289f87b, IP: 172.24.0.226)", ("host_oom", None, "172.24.0.226")),
         ("ERROR:composer.cli.launcher:Global rank 5 (PID 42) exited with code -9", ("sigkill", 5, None)),
     ],
 )  # fmt: skip
