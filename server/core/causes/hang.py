@@ -163,6 +163,7 @@ RULE = CauseRule(
             r"|no progress (?:for|in) \d{1,9} ?(?:s|sec|min)[^\n]{0,60}"
             r"|training (?:appears|seems) (?:to be )?(?:hung|stuck|hanging)[^\n]{0,60}"
             r"|DEADLINE_EXCEEDED: Barrier timed out[^\n]{0,60}"
+            r"|tasks are unhealthy \(stopped sending heartbeats\)[^\n]{0,120}"
             r"|coordination service[^\n]{0,80}heartbeat[^\n]{0,40}"
             r"|(?:hang|stall|deadlock) detected[^\n]{0,80}"
             r"|step (?:timed out|time-?out)[^\n]{0,60}",

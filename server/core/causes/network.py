@@ -138,6 +138,7 @@ RULE = CauseRule(
         ),
         line(
             r"Connection closed by peer|Connection reset by peer|Connection refused"
+            r"|PMIX ERROR: (?:UNREACHABLE|LOST_CONNECTION|COMM_FAILURE)[^\n]{0,80}"
             r"|UCX\s{1,3}ERROR[^\n]{0,160}|[Rr]emote (?:side|peer) unexpectedly closed"
             r"|UNAVAILABLE: (?:Socket closed|Connection|failed to connect)"
             r"|Broken pipe|Socket Timeout|recvValue(?:WithTimeout)? failed"
