@@ -35,6 +35,7 @@ from rerail.server.notify.dispatch import Dispatch
 from rerail.server.problems import ProblemDesk
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
+from rerail.server.rounds import Rounds
 from rerail.server.settings import Role, Settings
 from rerail.server.store import open_store
 
@@ -52,10 +53,14 @@ def create_app(settings: Settings) -> FastAPI:
 def create_api(settings: Settings) -> FastAPI:
     """The application without its pages. Its threads start and end with its lifespan."""
     store = open_store(settings.database_url)
-    ingest = Ingest(store)
-    projector = Projector(store) if settings.role in (Role.ALL, Role.WORKER) else None
     queries = Queries(store)
-    watching = () if projector is None else (AlertWatch(store), Dispatch(store, queries, settings.public_url))
+    watching: tuple[Rounds, ...] = ()
+    projector = None
+    if settings.role in (Role.ALL, Role.WORKER):
+        watch = AlertWatch(store)
+        watching = (watch, Dispatch(store, queries, settings.public_url))
+        projector = Projector(store, on_urgent=watch.wake)
+    ingest = Ingest(store) if projector is None else Ingest(store, on_commit=projector.wake)
     closing = asyncio.Event()
 
     @asynccontextmanager

@@ -146,6 +146,8 @@ class DueRun:
 
     run: str
     last_ingest: int
+    is_urgent: bool = False
+    """Something else than progress came of it."""
 
 
 class Store(Protocol):
