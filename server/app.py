@@ -36,6 +36,7 @@ from rerail.server.problems import ProblemDesk
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
 from rerail.server.rounds import Rounds
+from rerail.server.sealing import sealing_of
 from rerail.server.settings import Role, Settings
 from rerail.server.store import open_store
 
@@ -52,7 +53,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 def create_api(settings: Settings) -> FastAPI:
     """The application without its pages. Its threads start and end with its lifespan."""
-    store = open_store(settings.database_url)
+    store = open_store(settings.database_url, sealing_of(settings))
     queries = Queries(store)
     watching: tuple[Rounds, ...] = ()
     projector = None
