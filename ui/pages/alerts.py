@@ -353,7 +353,7 @@ def _signed(channel: ChannelRow) -> str:
 def _kept(channel: ChannelRow) -> Markup:
     if channel.is_locked:
         hint = (
-            "No key that this server has opens it: nothing is sent. Set the key, or remove the channel and add it anew."
+            "No key that this server has opens it: nothing is sent. Set the key, or add the channel anew."
         )
         return badge("locked", "danger", hint)
     if channel.is_sealed:
