@@ -7,8 +7,10 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
+from starlette.routing import Match
 
 import rerail
 from rerail.server.alert_watch import AlertWatch
@@ -23,6 +25,7 @@ from rerail.server.api.exclusions import exclusions_router
 from rerail.server.api.intake import intake_router
 from rerail.server.api.metrics import metrics_router
 from rerail.server.api.notes import add_note_errors, notes_router
+from rerail.server.api.parameters import known_parameters
 from rerail.server.api.problems import problems_router
 from rerail.server.api.reads import EncodedRunIds, reads_router
 from rerail.server.artefacts import ArtefactDesk
@@ -91,6 +94,7 @@ def create_api(settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
+        dependencies=[Depends(known_parameters)],
     )
     api.state.queries = queries
     api.state.closing = closing
@@ -137,8 +141,21 @@ def _add_unknown_paths(api: FastAPI) -> None:
         "/api/{rest:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"], include_in_schema=False
     )
     def unknown(request: Request, rest: str) -> Response:
+        allowed = _methods_of(api, request)
+        if allowed:
+            message = f"{request.method} /api/{rest}: it takes {', '.join(allowed)}"
+            return refusal(405, "method_not_allowed", message, "see /api/docs", {"Allow": ", ".join(allowed)})
         message = f"there is no {request.method} /api/{rest}"
         return refusal(404, "unknown_path", message, "see /api/docs for what there is")
+
+
+def _methods_of(api: FastAPI, request: Request) -> list[str]:
+    """What the path of a request takes, where it is one of ours."""
+    methods: set[str] = set()
+    for route in api.router.routes:
+        if isinstance(route, APIRoute) and route.include_in_schema and route.matches(request.scope)[0] is Match.PARTIAL:
+            methods |= route.methods
+    return sorted(methods)
 
 
 def _attach_pages(api: FastAPI, queries: Queries, settings: Settings) -> None:

@@ -352,9 +352,7 @@ def _signed(channel: ChannelRow) -> str:
 
 def _kept(channel: ChannelRow) -> Markup:
     if channel.is_locked:
-        hint = (
-            "No key that this server has opens it: nothing is sent. Set the key, or add the channel anew."
-        )
+        hint = "No key that this server has opens it: nothing is sent. Set the key, or add the channel anew."
         return badge("locked", "danger", hint)
     if channel.is_sealed:
         return badge("sealed", "good", "The database holds it encrypted.")

@@ -1,0 +1,36 @@
+"""Parameters: a query parameter that nobody reads is refused, where it would otherwise be a filter that does nothing."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from functools import lru_cache
+
+from fastapi import Request
+from fastapi.dependencies.utils import get_flat_dependant
+from fastapi.routing import APIRoute
+
+from rerail.server.errors import RefusedRequestError
+
+PREFIX = "/api/v1/"
+
+
+def known_parameters(request: Request) -> None:
+    """Raises RefusedRequestError (422) naming the first parameter that the addressed question does not have."""
+    route = request.scope.get("route")
+    if not isinstance(route, APIRoute) or not route.path.startswith(PREFIX):
+        return
+    known = _known(route)
+    for name in request.query_params:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known) or 'none'}"
+            message = f"{name[:100]}: not a parameter of {request.method} {route.path}"
+            raise RefusedRequestError(422, "unknown_parameter", message, hint)
+
+
+@lru_cache(maxsize=512)
+def _known(route: APIRoute) -> tuple[str, ...]:
+    """Those of its function, and those that it reads by hand and documents."""
+    read = [each.alias for each in get_flat_dependant(route.dependant).query_params]
+    told = (route.openapi_extra or {}).get("parameters", ())
+    return tuple(sorted({*read, *(each["name"] for each in told if each["in"] == "query")}))
