@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import Depends, FastAPI, Request, Response
-from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
-from starlette.routing import Match
 
 import rerail
 from rerail.server.alert_watch import AlertWatch
@@ -150,12 +149,12 @@ def _add_unknown_paths(api: FastAPI) -> None:
 
 
 def _methods_of(api: FastAPI, request: Request) -> list[str]:
-    """What the path of a request takes, where it is one of ours."""
-    methods: set[str] = set()
-    for route in api.router.routes:
-        if isinstance(route, APIRoute) and route.include_in_schema and route.matches(request.scope)[0] is Match.PARTIAL:
-            methods |= route.methods
-    return sorted(methods)
+    """What the path of a request takes, where it is one of ours; read off the documentation, which names every path."""
+    for template, methods in api.openapi()["paths"].items():
+        pattern = re.sub(r"\\\{[^/]+?\\\}", "[^/]+", re.escape(template))
+        if re.fullmatch(pattern, request.url.path):
+            return sorted(map(str.upper, methods))
+    return []
 
 
 def _attach_pages(api: FastAPI, queries: Queries, settings: Settings) -> None:

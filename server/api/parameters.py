@@ -1,12 +1,12 @@
-"""Parameters: a query parameter that nobody reads is refused, where it would otherwise be a filter that does nothing."""
+"""Parameters: a query parameter that nobody reads is refused; it would else be a filter that does nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from difflib import get_close_matches
-from functools import lru_cache
 
 from fastapi import Request
-from fastapi.dependencies.utils import get_flat_dependant
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from rerail.server.errors import RefusedRequestError
@@ -28,9 +28,15 @@ def known_parameters(request: Request) -> None:
             raise RefusedRequestError(422, "unknown_parameter", message, hint)
 
 
-@lru_cache(maxsize=512)
 def _known(route: APIRoute) -> tuple[str, ...]:
     """Those of its function, and those that it reads by hand and documents."""
-    read = [each.alias for each in get_flat_dependant(route.dependant).query_params]
+    read = _read_by(route.dependant)
     told = (route.openapi_extra or {}).get("parameters", ())
     return tuple(sorted({*read, *(each["name"] for each in told if each["in"] == "query")}))
+
+
+def _read_by(dependant: Dependant) -> Iterator[str]:
+    for each in dependant.query_params:
+        yield each.alias
+    for needed in dependant.dependencies:
+        yield from _read_by(needed)

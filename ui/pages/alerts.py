@@ -107,7 +107,7 @@ def rows(queries: Queries, wanted: Wanted) -> list[Content]:
     drawn: list[Content] = []
     for group, members in groups.items():
         if len(members) > 1:
-            drawn.append(html.Li(html.H3(_group_name(group, members)), className="alert-group"))
+            drawn.append(html.Li(html.H2(_group_name(group, members)), className="alert-group"))
         elif drawn:
             drawn.append(html.Li(className="alert-gap"))
         drawn += [_alert(entry, view) for entry, view in members]
