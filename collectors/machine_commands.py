@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from rerail.collectors.arguments import number_between, whole_seconds
 from rerail.collectors.identity import identity, settings
 from rerail.collectors.source import NotConfigured, Source
 from rerail.collectors.sources.kernel_live import FileOpening, JournalOpening, KernelSource, KmsgOpening, Opening
@@ -32,15 +33,21 @@ def add_prometheus(sources: Any) -> argparse.ArgumentParser:
     parser.add_argument(
         "--node", action="append", default=[], help="only machines of this name, or pattern; may be given again"
     )
-    parser.add_argument("--step", type=_whole_seconds, default=15, help="seconds between two instants (default 15)")
+    parser.add_argument("--step", type=whole_seconds, default=15, help="seconds between two instants (default 15)")
     parser.add_argument(
-        "--lag", type=_seconds, default=30.0, help="seconds that samples may be late, and are waited for (default 30)"
+        "--lag",
+        type=number_between(0),
+        default=30.0,
+        help="seconds that samples may be late, and are waited for (default 30)",
     )
     parser.add_argument(
-        "--since-hours", type=_seconds, default=1.0, help="how far the first look goes back (default 1)"
+        "--since-hours", type=number_between(0), default=1.0, help="how far the first look goes back (default 1)"
     )
     parser.add_argument(
-        "--timeout", type=_seconds, default=TIMEOUT_SECONDS, help="seconds that an answer may take (default 30)"
+        "--timeout",
+        type=number_between(0),
+        default=TIMEOUT_SECONDS,
+        help="seconds that an answer may take (default 30)",
     )
     parser.add_argument("--token-file", type=Path, help="file with a bearer token")
     parser.add_argument("--ca", type=Path, help="certificates that the server's is checked against")
@@ -77,7 +84,7 @@ def add_kernel(sources: Any) -> argparse.ArgumentParser:
     where.add_argument("--file", type=Path, help="follow a file that a log daemon writes, such as /var/log/kern.log")
     parser.add_argument("--node", help="the name of this machine (default: as recorders name it)")
     parser.add_argument(
-        "--since-hours", type=_seconds, default=1.0, help="how far the first look goes back (default 1)"
+        "--since-hours", type=number_between(0), default=1.0, help="how far the first look goes back (default 1)"
     )
     return parser
 
@@ -100,19 +107,3 @@ def kernel_opening(told: str) -> Opening:
     if told == "kmsg":
         return KmsgOpening()
     return JournalOpening() if told == "journal" else FileOpening(Path(told))
-
-
-def _seconds(told: str) -> float:
-    try:
-        number = float(told)
-    except ValueError:
-        number = -1.0
-    if not 0.0 <= number <= 1_000_000.0:
-        raise argparse.ArgumentTypeError(f"{told!r} is not a number between 0 and 1000000")
-    return number
-
-
-def _whole_seconds(told: str) -> int:
-    if not (told.isascii() and told.isdigit() and 1 <= int(told[:9]) <= 86_400):
-        raise argparse.ArgumentTypeError(f"{told!r} is not a whole number between 1 and 86400")
-    return int(told)

@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from rerail.collectors.arguments import number_between
 from rerail.collectors.identity import settings
 from rerail.collectors.source import Source
 from rerail.collectors.sources import kube_facts, slurm_facts
@@ -78,9 +79,11 @@ def add_slurm(sources: Any) -> argparse.ArgumentParser:
         "--run-from", choices=("name", "comment", "wckey", "account", "partition", "user", "job"), default="name",
         help="what of a job names its run (default name)",
     )  # fmt: skip
-    parser.add_argument("--interval", type=_seconds, default=30.0, help="seconds between two looks (default 30)")
     parser.add_argument(
-        "--since-hours", type=_seconds, default=48.0, help="how far the first look goes back (default 48)"
+        "--interval", type=number_between(1), default=30.0, help="seconds between two looks (default 30)"
+    )
+    parser.add_argument(
+        "--since-hours", type=number_between(1), default=48.0, help="how far the first look goes back (default 48)"
     )
     return parser
 
@@ -99,13 +102,3 @@ def slurm_source(arguments: argparse.Namespace) -> Source:
         ),
         interval_seconds=arguments.interval,
     )
-
-
-def _seconds(told: str) -> float:
-    try:
-        number = float(told)
-    except ValueError:
-        number = 0.0
-    if not 1.0 <= number <= 1_000_000.0:
-        raise argparse.ArgumentTypeError(f"{told!r} is not a number between 1 and 1000000")
-    return number

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
+from rerail.collectors.patience import Patience
 from rerail.collectors.sources.agent_events import facts_of_agent_events, is_agent_events
 from rerail.collectors.sources.attempts import FACTS_PER_BYTE
 from rerail.collectors.sources.encodings import text_stream
@@ -61,6 +62,7 @@ class FileRead:
     bytes: int = 0
     lines_counted: int = 0
     reason: str | None = None
+    """Why it, or a part of it, was not read."""
 
 
 @dataclass(slots=True)
@@ -132,8 +134,11 @@ def read_run_files(
     paths: Iterable[str],
     *,
     tell: Callable[[str, int], None] | None = None,
+    seconds: float | None = None,
 ) -> RunFiles:
-    """Read every file. `tell` hears each path and how many of its bytes were read."""
+    """Read every file. `tell` hears each path and how many of its bytes were read; `seconds`: the longest that one log
+    may take, of which what was read until then counts.
+    """
     run = RunFiles()
     locals_seen: set[int] = set()
     later: list[tuple[int, Path, str, bytes]] = []
@@ -163,7 +168,7 @@ def read_run_files(
             continue
         fallback = _fallback(path, ends, last_stamp)
         before = len(run.facts)
-        run.files.append(_read(path, kind, run, fallback, tell))
+        run.files.append(_read(path, kind, run, fallback, tell, seconds))
         for fact in run.facts[before:]:
             if (isinstance(fact, RecoveryMark) and fact.stage is MarkStage.NOTICED) or isinstance(fact, Exit):
                 ends.setdefault(fact.restart or 0, fact.at)
@@ -237,13 +242,14 @@ def _read(
     run: RunFiles,
     fallback: int,
     tell: Callable[[str, int], None] | None,
+    seconds: float | None,
 ) -> FileRead:
     mark = hashlib.sha256(str(path).encode()).hexdigest()[:16]
     emitter = f"{'log' if kind == 'log' else 'file'}/{mark}"
     run.paths[emitter] = str(path)
     try:
         if kind == "log":
-            return _read_log(path, emitter, run, fallback, tell)
+            return _read_log(path, emitter, run, fallback, tell, seconds)
         if kind == "agent events":
             with open_log(path) as file:
                 found = list(
@@ -283,7 +289,12 @@ def _dump(path: Path, data: bytes, emitter: str, fallback: int) -> tuple[list[Ev
 
 
 def _read_log(
-    path: Path, emitter: str, run: RunFiles, fallback: int, tell: Callable[[str, int], None] | None
+    path: Path,
+    emitter: str,
+    run: RunFiles,
+    fallback: int,
+    tell: Callable[[str, int], None] | None,
+    seconds: float | None,
 ) -> FileRead:
     place = str(path).replace(os.sep, "/")
     attempt = ATTEMPT_IN_PATH.findall(place)
@@ -295,7 +306,7 @@ def _read_log(
             file, emitter=emitter, run=RUN, fallback_at=fallback,
             year=time.gmtime(path.stat().st_mtime).tm_year, prefix=prefix,
             restart=int(attempt[-1]) if attempt else None, worker_only=bool(attempt),
-            tell=None if tell is None else lambda done: tell(str(path), done),
+            tell=None if tell is None else lambda done: tell(str(path), done), patience=Patience(seconds),
         )  # fmt: skip
     facts = read.facts
     if attempt:  # the log of one attempt's workers tells of no other
@@ -303,7 +314,10 @@ def _read_log(
     elif not any(isinstance(fact, (RecoveryMark, AttemptStarted, Exit)) for fact in facts):
         facts = [_keyless(fact) for fact in facts]
     run.facts += facts
-    return FileRead(str(path), "log", len(facts), read.bytes, read.lines_counted)
+    reason = None
+    if read.stopped_at is not None:
+        reason = f"reading stopped after {seconds:g} s at byte {read.stopped_at}: nothing behind it was read"
+    return FileRead(str(path), "log", len(facts), read.bytes, read.lines_counted, reason)
 
 
 def _keyless(fact: Fact) -> Fact:
