@@ -99,7 +99,7 @@ def ledger(page: ChangePage, told: dict[str, str], first: int = 0) -> list[Conte
 
 def change_table(rows: Sequence[ChangeRow]) -> Markup:
     """Changes as a table."""
-    return table(HEADS, [_row(row) for row in rows], "Config changes")
+    return table(HEADS, [_row(row) for row in rows], "Config changes", stacks=True)
 
 
 def _row(row: ChangeRow) -> Sequence[Content]:
