@@ -25,7 +25,9 @@ from urllib.parse import quote
 
 from playwright.sync_api import Browser, sync_playwright
 
+from rerail.collectors.demo import config_year
 from rerail.collectors.demo.recorded import load_arms, load_recordings, shifted
+from rerail.server.core.codec import encode_line
 
 OUT = Path(__file__).parent / "images" / "pages"
 WIDE, HIGH, PHONE = 1280, 900, 390
@@ -102,8 +104,11 @@ def fill(server: Server) -> None:
         server.facts(b"".join(shifted(lines, now, run=f"recorded-{name}")))
     for name, lines in load_arms():
         server.facts(b"".join(shifted(lines, now, run=f"arm-{name}")))
+    server.facts(b"".join(map(encode_line, config_year.facts(now))))
     server.run(*SYNTH)
     server.settle()
+    for path, said in config_year.said():
+        server.post(path, said)
 
 
 def say(server: Server) -> dict[str, str]:
@@ -128,7 +133,8 @@ def say(server: Server) -> dict[str, str]:
         "incident": f"/incidents/{quote(incident, safe='')}", "problems": "/problems",
         "problem": f"/problems/{quote(problem, safe='')}", "nodes": "/nodes", "node": f"/nodes/{quote(node, safe='')}",
         "configs": "/configs", "changes": "/configs/changes", "compare": f"/compare?{arms}", "alerts": "/alerts",
-        "knowledge": "/knowledge?q=watchdog", "note": f"/notes/{quote(str(note['note']), safe='')}", "data": "/data",
+        "knowledge": f"/knowledge?q={quote('체크포인트')}",
+        "note": f"/notes/{quote(str(note['note']), safe='')}", "data": "/data",
     }  # fmt: skip
     if changes:
         pages["change"] = f"/configs/changes/{quote(changes[0]['change_id'], safe='')}"

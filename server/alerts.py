@@ -22,7 +22,7 @@ from rerail.server.core.threshold_changes import refusal_of as threshold_refusal
 from rerail.server.errors import NotFoundError, RefusedRequestError
 from rerail.server.problems import LONGEST_NAME, LONGEST_WORDS
 from rerail.server.stated import unfit, whole, words
-from rerail.server.store import Store
+from rerail.server.store import SEALED, Store
 from rerail.server.store.alert_rows import ChannelRow
 
 ACTION_FIELDS = ("action", "author", "reason", "until", "seconds", "undoes", "revision")
@@ -94,8 +94,14 @@ class AlertDesk:
             raise unfit("name", name, "a channel has a name")
         if kind not in KINDS:
             raise unfit("kind", kind, f"one of {', '.join(KINDS)}")
+        if not address and before is not None and before.is_locked:
+            raise unfit("address", "", "it is sealed with a key that this server does not have; give it again")
         if not address:
             raise unfit("address", "", "where the messages go")
+        if before is not None and before.is_locked and before.has_secret and secret is None:
+            raise unfit("secret", "", "it is sealed with a key that this server does not have; give it again")
+        if any(said is not None and said.startswith(SEALED) for said in (address, secret)):
+            raise unfit("secret", SEALED, "begins like what is sealed")
         refused = check_address(kind, address)
         if refused is not None:
             raise unfit("address", _shown(address), refused)

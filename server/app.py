@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 import rerail
@@ -23,6 +24,7 @@ from rerail.server.api.exclusions import exclusions_router
 from rerail.server.api.intake import intake_router
 from rerail.server.api.metrics import metrics_router
 from rerail.server.api.notes import add_note_errors, notes_router
+from rerail.server.api.parameters import known_parameters
 from rerail.server.api.problems import problems_router
 from rerail.server.api.reads import EncodedRunIds, reads_router
 from rerail.server.artefacts import ArtefactDesk
@@ -35,6 +37,8 @@ from rerail.server.notify.dispatch import Dispatch
 from rerail.server.problems import ProblemDesk
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
+from rerail.server.rounds import Rounds
+from rerail.server.sealing import sealing_of
 from rerail.server.settings import Role, Settings
 from rerail.server.store import open_store
 
@@ -51,11 +55,15 @@ def create_app(settings: Settings) -> FastAPI:
 
 def create_api(settings: Settings) -> FastAPI:
     """The application without its pages. Its threads start and end with its lifespan."""
-    store = open_store(settings.database_url)
-    ingest = Ingest(store)
-    projector = Projector(store) if settings.role in (Role.ALL, Role.WORKER) else None
+    store = open_store(settings.database_url, sealing_of(settings))
     queries = Queries(store)
-    watching = () if projector is None else (AlertWatch(store), Dispatch(store, queries, settings.public_url))
+    watching: tuple[Rounds, ...] = ()
+    projector = None
+    if settings.role in (Role.ALL, Role.WORKER):
+        watch = AlertWatch(store)
+        watching = (watch, Dispatch(store, queries, settings.public_url))
+        projector = Projector(store, on_urgent=watch.wake)
+    ingest = Ingest(store) if projector is None else Ingest(store, on_commit=projector.wake)
     closing = asyncio.Event()
 
     @asynccontextmanager
@@ -85,6 +93,7 @@ def create_api(settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
+        dependencies=[Depends(known_parameters)],
     )
     api.state.queries = queries
     api.state.closing = closing
@@ -131,8 +140,21 @@ def _add_unknown_paths(api: FastAPI) -> None:
         "/api/{rest:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"], include_in_schema=False
     )
     def unknown(request: Request, rest: str) -> Response:
+        allowed = _methods_of(api, request)
+        if allowed:
+            message = f"{request.method} /api/{rest}: it takes {', '.join(allowed)}"
+            return refusal(405, "method_not_allowed", message, "see /api/docs", {"Allow": ", ".join(allowed)})
         message = f"there is no {request.method} /api/{rest}"
         return refusal(404, "unknown_path", message, "see /api/docs for what there is")
+
+
+def _methods_of(api: FastAPI, request: Request) -> list[str]:
+    """What the path of a request takes, where it is one of ours; read off the documentation, which names every path."""
+    for template, methods in api.openapi()["paths"].items():
+        pattern = re.sub(r"\\\{[^/]+?\\\}", "[^/]+", re.escape(template))
+        if re.fullmatch(pattern, request.url.path):
+            return sorted(map(str.upper, methods))
+    return []
 
 
 def _attach_pages(api: FastAPI, queries: Queries, settings: Settings) -> None:

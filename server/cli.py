@@ -170,6 +170,12 @@ def _parser() -> argparse.ArgumentParser:
     database_commands = database.add_subparsers(dest="db_command", metavar="COMMAND", required=True)
     _command(database_commands, "upgrade", "bring the database to this version", "operating:upgrade")
 
+    secrets = _command(commands, "secrets", "how the secrets of channels are kept; new-key, rotate", "secrets:show")
+    secrets.add_argument("--json", action="store_true", help="as JSON")
+    secret_commands = secrets.add_subparsers(metavar="WHAT")
+    _command(secret_commands, "new-key", "print a key that seals them", "secrets:make_key")
+    _command(secret_commands, "rotate", "seal everything anew with the first key that is set", "secrets:rotate")
+
     doctor = _command(commands, "doctor", "check the installation and say how to mend it", "operating:doctor")
     doctor.add_argument("--json", action="store_true", help="as JSON")
 

@@ -3,6 +3,7 @@
     RerailError
     ├── NotFoundError            no such run or incident: 404
     ├── UnknownDefinitionError   no such definition of goodput: 422
+    ├── NotBegunError            a run as of an instant before its first fact: 404
     ├── LogGoneError             the facts of a run were deleted on purpose, so its past cannot be told: 410
     ├── RefusedRequestError      the request as a whole cannot be taken; knows its HTTP status and what would mend it
     ├── SettingsError            a setting that cannot be used; names it and where it came from
@@ -35,6 +36,13 @@ class UnknownDefinitionError(RerailError):
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         super().__init__(f"definition: {name!r} is none of {', '.join(known)}")
+
+
+class NotBegunError(RerailError):
+    """A run is asked for as of an instant before its first fact."""
+
+    def __init__(self, run: str, asked: str, first: str) -> None:
+        super().__init__(f"run {run} had not begun at {asked}: its first fact is of {first}")
 
 
 class LogGoneError(RerailError):

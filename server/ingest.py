@@ -3,6 +3,7 @@
 Rules
 - A batch is answered when it is committed, never before: 200 means durable.
 - Whatever waits when the writer is free is committed together (group commit), so one fsync serves many senders.
+- Who derives views is told of each commit.
 - The queue is bounded by batches and by facts. When it is full the sender is told to come back; nothing is dropped.
 - A batch the store cannot take fails alone: after an error of the whole, each batch is tried by itself.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -37,9 +38,14 @@ class Ingest:
     """The way of facts into one store. `submit` may be called from any thread."""
 
     def __init__(
-        self, store: Store, most_batches: int = MOST_WAITING_BATCHES, most_facts: int = MOST_WAITING_FACTS
+        self,
+        store: Store,
+        most_batches: int = MOST_WAITING_BATCHES,
+        most_facts: int = MOST_WAITING_FACTS,
+        on_commit: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
+        self._on_commit = on_commit
         self._most_batches = most_batches
         self._most_facts = most_facts
         self._waiting: deque[_Waiting] = deque()
@@ -118,3 +124,4 @@ class Ingest:
         else:
             for waiting, receipt in zip(group, receipts, strict=True):
                 waiting.answer.set_result(receipt)
+            self._on_commit()

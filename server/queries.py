@@ -20,9 +20,10 @@ from rerail.server.core.definitions import Definition, DefinitionInput, definiti
 from rerail.server.core.facts import Fact
 from rerail.server.core.fold import RunFold
 from rerail.server.core.goodput import account, clipped, sliding
+from rerail.server.core.report import iso
 from rerail.server.core.rollup import Resolution
 from rerail.server.core.view import Account, Checkpoint, RunState, RunView, SlidingPoint, Span
-from rerail.server.errors import LogGoneError, NotFoundError, UnknownDefinitionError
+from rerail.server.errors import LogGoneError, NotBegunError, NotFoundError, UnknownDefinitionError
 from rerail.server.query_alerts import AlertQueries
 from rerail.server.query_config_results import ChangeAbout, FaultAt
 from rerail.server.query_configs import ConfigQueries
@@ -185,12 +186,19 @@ class Queries:
         """The facts that had happened by `as_of`."""
         offsets = {row.emitter: row.clock_offset_ns or 0 for row in self._store.emitters(run_id)}
         facts: list[Fact] = []
+        first: int | None = None
         for log in slices(self._store, run_id, 0):
             if log.gone_before is not None:
                 raise LogGoneError(run_id)
-            facts += (fact for fact in log.facts if fact.at - offsets.get(fact.emitter, 0) <= as_of)
-        if not facts:
+            for fact in log.facts:
+                at = fact.at - offsets.get(fact.emitter, 0)
+                first = at if first is None else min(first, at)
+                if at <= as_of:
+                    facts.append(fact)
+        if first is None:
             raise NotFoundError("run", run_id)
+        if not facts:
+            raise NotBegunError(run_id, str(iso(as_of)), str(iso(first)))
         return replace(log, facts=tuple(facts))
 
     def _folded(self, run_id: str, log: LogSlice, as_of: int) -> tuple[RunView, Sequence[Span]]:

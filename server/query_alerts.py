@@ -203,6 +203,10 @@ class AlertQueries:
         """Every channel; addresses as they are, to be masked by who shows them."""
         return self._store.alerts.channels()
 
+    def is_sealing(self) -> bool:
+        """Whether secrets of channels are sealed as they are written."""
+        return self._store.alerts.is_sealing
+
     def messages(self, state: str | None = None, limit: int = 50) -> tuple[MessageRow, ...]:
         """What waits, was sent, or was given up; newest first."""
         return self._store.alerts.messages(state, limit)

@@ -3,6 +3,8 @@
 Rules
 - While the database is away nothing is lost and nobody else is stopped: the round is tried again.
 - An error of a round is logged, and the next round comes. A thread that died would be a server that looks well.
+- Who knows that something is due wakes the thread. Nobody need: it looks by itself every `idle_seconds`, since what is
+  due may come from another process.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ class Rounds:
         self._failed, self._failed_seconds = failed, failed_seconds
         """What the log says of a round that came to nothing, and how long to wait after it."""
         self._stopping = threading.Event()
+        self._woken = threading.Event()
         self._thread: threading.Thread | None = None
 
     def work(self) -> bool:
@@ -40,9 +43,14 @@ class Rounds:
         self._thread = threading.Thread(target=self._run_forever, name=self._name, daemon=True)
         self._thread.start()
 
+    def wake(self) -> None:
+        """Something is due: begin the next round now. From any thread; costs nothing where a round is under way."""
+        self._woken.set()
+
     def close(self) -> None:
         """Finish the round at hand, then stop."""
         self._stopping.set()
+        self._woken.set()
         if self._thread is not None:
             self._thread.join()
 
@@ -53,6 +61,7 @@ class Rounds:
 
     def _run_forever(self) -> None:
         while not self._stopping.is_set():
+            self._woken.clear()  # Before looking: what comes meanwhile wakes the next round.
             try:
                 has_more = self.work()
             except StoreAwayError as error:
@@ -61,8 +70,8 @@ class Rounds:
             except Exception:
                 logger.exception(self._failed)
                 has_more = self._wait_after_loss(self._failed_seconds)
-            if not has_more:
-                self._stopping.wait(self._idle_seconds)
+            if not has_more and not self._stopping.is_set():
+                self._woken.wait(self._idle_seconds)
 
     def _wait_after_loss(self, seconds: float) -> bool:
         self.lost()

@@ -17,6 +17,8 @@ Rules
 | public_url | RERAIL_PUBLIC_URL | none: messages of alerts hold no links |
 | keep_log_days | RERAIL_KEEP_LOG_DAYS | none: the log of every run is kept for ever |
 | largest_artefact_mb | RERAIL_LARGEST_ARTEFACT_MB | 64 |
+| secret_key | RERAIL_SECRET_KEY | none: secrets of channels lie in clear in the database |
+| secret_key_file | RERAIL_SECRET_KEY_FILE | none |
 """
 
 from __future__ import annotations
@@ -57,6 +59,10 @@ class Settings:
     """How long the log of a run is kept after its end; None for ever. `rerail retain` is what lets it go."""
     largest_artefact_mb: int = 64
     """Of one file that somebody gives to an incident."""
+    secret_key: str | None = field(default=None, repr=False)
+    """Keys that seal the secrets of channels, separated by commas, the newest first. See `sealing.py`."""
+    secret_key_file: str | None = None
+    """A file of such keys, one a line, after those of `secret_key`."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Where each value came from: `flag`, `RERAIL_…`, the path of a file, or `default`."""
 

@@ -42,7 +42,7 @@ LATE = {
     "collectors/": ("torch", "transformers", "nvidia_resiliency_ext", "prometheus_api_client", "numpy", "requests",
                     "yaml", "botocore"),
     "server/notify/": ("apprise",),
-    "server/": ("uvicorn", "alembic", "sqlalchemy", "fastapi", "psycopg"),
+    "server/": ("uvicorn", "alembic", "sqlalchemy", "fastapi", "psycopg", "cryptography"),
 }  # fmt: skip
 """Third-party packages a folder may import inside a function, where the code runs only with them installed."""
 

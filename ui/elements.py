@@ -102,20 +102,39 @@ class Head:
 
 
 def table(
-    heads: Sequence[Head], rows: Sequence[Sequence[Content]], caption: str, row_ids: Sequence[str] | None = None
+    heads: Sequence[Head],
+    rows: Sequence[Sequence[Content]],
+    caption: str,
+    row_ids: Sequence[str] | None = None,
+    *,
+    stacks: bool = False,
 ) -> Markup:
-    """A dense table that scrolls sideways on a phone; `caption` is read by screen readers."""
+    """A dense table; `caption` is read by screen readers.
+
+    On a phone it scrolls sideways, or where it `stacks` each row becomes a card: its first cell, then name and value.
+    """
     head = html.Thead(
         html.Tr(
-            [html.Th(column.name, className=column.kind or None, title=column.hint, scope="col") for column in heads]
+            [
+                html.Th(column.name, className=column.kind or None, title=column.hint, scope="col")
+                if column.name
+                else html.Td(className=column.kind or None)
+                for column in heads
+            ]
         )
     )
     body = []
     for index, row in enumerate(rows):
-        cells = [html.Td(cell, className=column.kind or None) for column, cell in zip(heads, row, strict=True)]
+        cells = [
+            html.Td(cell, className=column.kind or None, **({"data-head": column.name} if stacks else {}))
+            for column, cell in zip(heads, row, strict=True)
+        ]
         body.append(html.Tr(cells, id=row_ids[index]) if row_ids else html.Tr(cells))
     return html.Div(
-        html.Table([html.Caption(caption, className="unseen"), head, html.Tbody(body)], className="table"),
+        html.Table(
+            [html.Caption(caption, className="unseen"), head, html.Tbody(body)],
+            className="table table-stacks" if stacks else "table",
+        ),
         className="table-frame",
         tabIndex=0,
     )

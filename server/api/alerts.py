@@ -237,7 +237,8 @@ def channel_figures(row: ChannelRow) -> Shown:
     """A channel without its secrets."""
     return {
         "channel_id": row.channel_id, "name": row.name, "kind": row.kind, "address": masked(row.kind, row.address),
-        "has_secret": row.has_secret, "is_on": row.is_on, "created_at": iso(row.created_at),
+        "has_secret": row.has_secret, "secret_end": row.secret_end,
+        "is_sealed": row.is_sealed, "is_locked": row.is_locked, "is_on": row.is_on, "created_at": iso(row.created_at),
         "created_by": row.created_by,
     }  # fmt: skip
 

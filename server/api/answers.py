@@ -22,6 +22,7 @@ from rerail.server.core.report import account_figures, definition_figures, figur
 from rerail.server.core.view import Account
 from rerail.server.errors import (
     LogGoneError,
+    NotBegunError,
     NotFoundError,
     RefusedRequestError,
     StoreAwayError,
@@ -167,6 +168,10 @@ def add_error_answers(api: FastAPI) -> None:
         return refusal(
             404, f"unknown_{error.what}", str(error), f"GET /api/v1/{error.what}s lists those that are known"
         )
+
+    @api.exception_handler(NotBegunError)
+    async def _not_begun(_request: Request, error: NotBegunError) -> Response:
+        return refusal(404, "not_begun", str(error), "ask as of that instant or a later one")
 
     @api.exception_handler(UnknownDefinitionError)
     async def _undefined(_request: Request, error: UnknownDefinitionError) -> Response:

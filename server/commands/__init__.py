@@ -10,6 +10,7 @@ from pathlib import Path
 from sqlalchemy import make_url
 
 from rerail.server.errors import SettingsError
+from rerail.server.sealing import sealing_of
 from rerail.server.settings import SETTINGS, Settings
 from rerail.server.store import Store, engines, open_store
 
@@ -37,7 +38,7 @@ def opened_store(settings: Settings, *, may_make: bool = False) -> Iterator[Stor
     if not may_make:
         _refuse_to_make(settings)
     prepare_database(settings.database_url)
-    store = open_store(settings.database_url)
+    store = open_store(settings.database_url, sealing_of(settings))
     try:
         yield store
     finally:

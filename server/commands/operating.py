@@ -6,12 +6,15 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rerail.server.commands import opened_store, settings_of
+from rerail.server.sealing import sealing_of
+from rerail.server.store import Sealing
+from rerail.server.store.alert_rows import ChannelRow
 
 
 def replay(parsed: argparse.Namespace) -> int:
@@ -80,7 +83,12 @@ def _checks(parsed: argparse.Namespace) -> Iterator[Check]:
     yield Check("settings", True, ", ".join(f"{name} from {source}" for name, source in settings.sources.items()))
     if settings.database_url.startswith("postgres"):
         yield _installed("psycopg", "postgres")
-    yield from _database(settings.database_url)
+    try:
+        sealing = sealing_of(settings)
+    except RerailError as error:
+        yield Check("secrets", False, str(error), "correct the key: without it nobody is told of alerts")
+        return
+    yield from _database(settings.database_url, sealing)
 
 
 def _installed(package: str, extra: str) -> Check:
@@ -90,7 +98,20 @@ def _installed(package: str, extra: str) -> Check:
         return Check(package, False, "not installed", f"pip install 'rerail[{extra}]'")
 
 
-def _database(database_url: str) -> Iterator[Check]:
+def _secrets(channels: Sequence[ChannelRow]) -> Iterator[Check]:
+    locked = [each.name for each in channels if each.is_locked]
+    clear = [each.name for each in channels if not each.is_sealed]
+    if locked:
+        found = f"sealed with a key that is not set: {', '.join(locked)}"
+        yield Check("secrets", False, found, "set that key too, or give their addresses and secrets again")
+    elif clear:
+        found = f"in clear in the database: {', '.join(clear)}"
+        yield Check("secrets", False, found, "rerail secrets new-key; then set RERAIL_SECRET_KEY_FILE and start again")
+    elif channels:
+        yield Check("secrets", True, f"sealed, of {len(channels)} channels")
+
+
+def _database(database_url: str, sealing: Sealing | None) -> Iterator[Check]:
     from sqlalchemy import make_url
 
     from rerail.migrations import schema
@@ -117,12 +138,14 @@ def _database(database_url: str) -> Iterator[Check]:
         return
     finally:
         engine.dispose()
-    store = open_store(address)
+    store = open_store(address, sealing)
     try:
         figures = store.storage()
+        channels = store.alerts.channels()
     finally:
         store.close()
     yield Check("database", True, f"{shown}, version {figures.schema}, {figures.runs} runs, {figures.facts} facts")
+    yield from _secrets(channels)
     if path is not None:
         usage = shutil.disk_usage(path.parent)
         yield Check(

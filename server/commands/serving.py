@@ -7,7 +7,7 @@ import gc
 import socket
 import sys
 
-from rerail.server.commands import settings_of
+from rerail.server.commands import opened_store, settings_of
 
 GRACEFUL_SECONDS = 3
 """Connections that do not end by themselves are cut after this."""
@@ -45,6 +45,10 @@ def serve(parsed: argparse.Namespace) -> int:
     prepare_database(settings.database_url)
     shown = engines.shown(engines.normalised(settings.database_url))
     print(f"database {shown}  (from {settings.sources['database_url']})", file=sys.stderr)
+    with opened_store(settings, may_make=True) as store:
+        sealed = store.alerts.reseal(everything=False).sealed
+    if sealed:
+        print(f"sealed the secrets of {sealed} channels that lay in clear", file=sys.stderr)
     api = create_app(settings)
     calm_interpreter()
 

@@ -6,6 +6,8 @@ Rules
   that the alerts page shows and a person may revive.
 - A channel that forgets (`FORGETFUL`) is told again of everything that stands, every `RENEW_NS`; between its messages,
   never beside one, so that the end of an alert is not overtaken by what was told before. What fails is told next time.
+- A channel whose secrets no key of this server opens is told nothing, least of all unsigned: it fails like one that is
+  away, so that what waits is sent once the key is there.
 - A claim is a lease: when this process is killed under way, the message is delivered again when the lease is over.
 """
 
@@ -38,6 +40,7 @@ RENEW_ASKED = SECOND
 
 FORGETFUL = frozenset({"alertmanager"})
 IDLE_SECONDS = 0.3
+LOCKED = "its address is sealed with a key that this server does not have: set RERAIL_SECRET_KEY, or give it again"
 
 
 def pause_ns(tries: int) -> int:
@@ -105,7 +108,9 @@ class Dispatch(Rounds):
         for channel in self._store.alerts.channels():
             is_due = now - self._renewed.get(channel.channel_id, 0) >= RENEW_NS
             thread = self._busy.get(channel.channel_id)
-            if not channel.is_on or channel.kind not in FORGETFUL or not is_due or (thread and thread.is_alive()):
+            is_busy = thread is not None and thread.is_alive()
+            is_able = channel.is_on and not channel.is_locked and channel.kind in FORGETFUL
+            if not is_able or not is_due or is_busy:
                 continue
             self._renewed[channel.channel_id] = now
             self._begin(channel, self._renew, channel)
@@ -121,6 +126,9 @@ class Dispatch(Rounds):
     def _deliver(self, channel: ChannelRow, row: MessageRow) -> None:
         try:
             secret = self._store.alerts.channel_secrets().get(channel.channel_id)
+            if channel.is_locked:
+                self._finish(channel, row, LOCKED)
+                return
             message = message_of(self._store, self._queries, row, self._url)
             if row.entries and not message.told:
                 self._store.alerts.finish(row.message_id, self._clock(), "its alerts are not known any more", None)

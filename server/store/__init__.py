@@ -146,6 +146,8 @@ class DueRun:
 
     run: str
     last_ingest: int
+    is_urgent: bool = False
+    """Something else than progress came of it."""
 
 
 class Store(Protocol):
@@ -284,8 +286,25 @@ class Store(Protocol):
         """Give back all connections."""
 
 
-def open_store(database_url: str) -> Store:
-    """The store behind an address: `sqlite:///path`, `postgresql://…`. The schema must be there (`migrations`)."""
+SEALED = "sealed:1:"
+"""What everything begins with that a `Sealing` gave."""
+
+
+class Sealing(Protocol):
+    """How secrets are kept; `server/sealing.py` has the one there is."""
+
+    def sealed(self, text: str) -> str:
+        """What the database keeps of a text; begins with `SEALED`."""
+
+    def opened(self, kept: str) -> str | None:
+        """The text of what it keeps; None where no key opens it."""
+
+
+def open_store(database_url: str, sealing: Sealing | None = None) -> Store:
+    """The store behind an address: `sqlite:///path`, `postgresql://…`. The schema must be there (`migrations`).
+
+    Secrets of channels are kept in clear where there is no `sealing`.
+    """
     from rerail.server.store.sql import SqlStore
 
-    return SqlStore.at(database_url)
+    return SqlStore.at(database_url, sealing)

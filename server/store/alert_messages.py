@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from sqlalchemy import Connection, Engine, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, bindparam, func, insert, select, update
 
 from rerail.server.store import tables
-from rerail.server.store.alert_rows import ChannelRow, MessageRow
+from rerail.server.store.alert_rows import MessageRow
 from rerail.server.store.append import keepable
 from rerail.server.store.derived import next_revision
 
@@ -111,7 +111,7 @@ def _insert(connection: Connection, channel: int, group: str, document: Document
 
 
 class AlertMessages:
-    """Messages and channels of one database."""
+    """Messages of one database."""
 
     def __init__(self, write: Engine, read: Engine) -> None:
         self._write = write
@@ -187,49 +187,6 @@ class AlertMessages:
                 .values(state="waiting", due_at=now, tries=0, claimed_until=0, finished_at=None)
             )
             return bool(done.rowcount)
-
-    def channels(self) -> tuple[ChannelRow, ...]:
-        """See `AlertStore.channels`."""
-        with self._read.connect() as connection:
-            rows = connection.execute(select(tables.alert_channel).order_by(_channel.name, _channel.channel_id))
-            return tuple(
-                ChannelRow(
-                    row.channel_id, row.name, row.kind, row.address, row.secret is not None, row.is_on, row.created_at,
-                    row.created_by,
-                )
-                for row in rows
-            )  # fmt: skip
-
-    def channel_secrets(self) -> dict[int, str]:
-        """See `AlertStore.channel_secrets`."""
-        with self._read.connect() as connection:
-            rows = connection.execute(select(_channel.channel_id, _channel.secret).where(_channel.secret.is_not(None)))
-            return {row.channel_id: row.secret for row in rows}
-
-    def put_channel(self, row: ChannelRow, secret: str | None) -> ChannelRow:
-        """See `AlertStore.put_channel`."""
-        values = {"name": row.name, "kind": row.kind, "address": row.address, "is_on": row.is_on}
-        if secret is not None:
-            values["secret"] = secret
-        with self._write.begin() as connection:
-            if row.channel_id == 0:
-                channel_id = next_revision(connection)
-                more = {"channel_id": channel_id, "created_at": row.created_at, "created_by": row.created_by}
-                connection.execute(insert(tables.alert_channel), {**values, **more})
-                return row._replace(channel_id=channel_id, has_secret=secret is not None)
-            connection.execute(
-                update(tables.alert_channel).where(_channel.channel_id == row.channel_id).values(**values)
-            )
-        return row._replace(has_secret=row.has_secret or secret is not None)
-
-    def drop_channel(self, channel_id: int) -> bool:
-        """See `AlertStore.drop_channel`."""
-        with self._write.begin() as connection:
-            gone = connection.execute(delete(tables.alert_channel).where(_channel.channel_id == channel_id))
-            connection.execute(
-                delete(tables.alert_message).where(_message.channel_id == channel_id, _message.state == "waiting")
-            )
-            return bool(gone.rowcount)
 
 
 def _row(row) -> MessageRow:

@@ -181,8 +181,10 @@ class AlertReader:
             .limit(limit)
         )  # fmt: skip
         with self._engine.connect() as connection:
-            total = connection.execute(select(func.count()).select_from(both).where(wants)).scalar_one()
             rows = connection.execute(wanted).all()
+            total = len(rows)
+            if total == limit:
+                total = connection.execute(select(func.count()).select_from(both).where(wants)).scalar_one()
             alerts: dict[int, list[AlertRow]] = {}
             order = (case((_alert.severity == "urgent", 0), else_=1), _alert.changed_at.desc(), _alert.alert_id)
             of_runs = select(_alert.run_id, *_COLUMNS).where(

@@ -7,6 +7,8 @@ Promises
   never edited. Deriving runs anew touches none.
 - A message is delivered at least once. Two deliverers never have it at one time, until the claim of one runs out.
 - A secret is given to who delivers (`channel_secrets`), and to nobody else.
+- Where the store has a `Sealing`, addresses and secrets are sealed as they are written. What was written before stays
+  in clear until `reseal`; what no key opens makes its channel `is_locked`, and nothing is sent to it.
 """
 
 from __future__ import annotations
@@ -71,6 +73,20 @@ class ChannelRow(NamedTuple):
     is_on: bool
     created_at: int
     created_by: str | None
+    secret_end: str | None = None
+    """The last characters of a long secret (of Apprise: of the address): enough to tell two apart."""
+    is_sealed: bool = False
+    """Its address and secret are sealed in the database."""
+    is_locked: bool = False
+    """No key that this server has opens them: the address is empty."""
+
+
+class Resealed(NamedTuple):
+    """What sealing anew came to."""
+
+    sealed: int
+    locked: tuple[str, ...]
+    """Channels that no key opens, by name; they stay as they are."""
 
 
 class MessageRow(NamedTuple):
@@ -184,7 +200,14 @@ class AlertStore(Protocol):
         """Every channel, by name."""
 
     def channel_secrets(self) -> dict[int, str]:
-        """Secrets by channel, for who delivers."""
+        """Secrets by channel, for who delivers; without those that no key opens (`ChannelRow.is_locked`)."""
+
+    @property
+    def is_sealing(self) -> bool:
+        """Whether what is written now is sealed."""
+
+    def reseal(self, *, everything: bool) -> Resealed:
+        """Seal what lies in clear; with `everything` also what is sealed, with the newest key."""
 
     def put_channel(self, row: ChannelRow, secret: str | None) -> ChannelRow:
         """Add a channel (id 0) or change one; a secret of None keeps the one that is there."""

@@ -9,20 +9,22 @@ from sqlalchemy import Engine
 from rerail.server.core.alert_life import AlertEvent, Life
 from rerail.server.core.threshold_changes import ThresholdChange
 from rerail.server.core.view import RunView
-from rerail.server.store import engines
+from rerail.server.store import Sealing, engines
+from rerail.server.store.alert_channels import AlertChannels
 from rerail.server.store.alert_messages import AlertMessages, Entry
 from rerail.server.store.alert_reading import AlertReader
-from rerail.server.store.alert_rows import AlertRow, ChannelRow, FaultSums, Looked, MessageRow, WantingRow
+from rerail.server.store.alert_rows import AlertRow, ChannelRow, FaultSums, Looked, MessageRow, Resealed, WantingRow
 from rerail.server.store.alert_writing import AlertWriter
 
 
 class SqlAlertStore:
     """Alerts of one database."""
 
-    def __init__(self, write: Engine, read: Engine) -> None:
+    def __init__(self, write: Engine, read: Engine, sealing: Sealing | None = None) -> None:
         self._reader = AlertReader(read)
         self._writer = AlertWriter(write)
         self._messages = AlertMessages(write, read)
+        self._channels = AlertChannels(write, read, sealing)
 
     def seen(self) -> int:
         """Revision up to which runs were looked at."""
@@ -114,22 +116,32 @@ class SqlAlertStore:
     def channels(self) -> tuple[ChannelRow, ...]:
         """Every channel."""
         with engines.answering():
-            return self._messages.channels()
+            return self._channels.channels()
 
     def channel_secrets(self) -> dict[int, str]:
         """Secrets by channel."""
         with engines.answering():
-            return self._messages.channel_secrets()
+            return self._channels.channel_secrets()
+
+    @property
+    def is_sealing(self) -> bool:
+        """Whether secrets are sealed."""
+        return self._channels.is_sealing
+
+    def reseal(self, *, everything: bool) -> Resealed:
+        """Seal what is kept."""
+        with engines.answering():
+            return self._channels.reseal(everything=everything)
 
     def put_channel(self, row: ChannelRow, secret: str | None) -> ChannelRow:
         """Add or change a channel."""
         with engines.answering():
-            return self._messages.put_channel(row, secret)
+            return self._channels.put_channel(row, secret)
 
     def drop_channel(self, channel_id: int) -> bool:
         """Remove a channel."""
         with engines.answering():
-            return self._messages.drop_channel(channel_id)
+            return self._channels.drop_channel(channel_id)
 
     def enqueue(self, channel_id: int, group_key: str, entries: Sequence[Entry], now: int) -> int:
         """A message by itself."""

@@ -10,12 +10,12 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from operator import itemgetter
 
-from sqlalchemy import Connection, Engine, Table, bindparam, insert, select, tuple_, update
+from sqlalchemy import Connection, Engine, Table, bindparam, case, insert, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from rerail.server.errors import StoreError
@@ -78,6 +78,35 @@ _CHUNKS = select(tables.held_numbers).where(
     tuple_(_held.run_id, _held.emitter_id, _held.chunk).in_(bindparam("keys", expanding=True))
 )
 _SEGMENT = insert(tables.fact_segment)
+_dirty = tables.dirty_run.c
+
+
+@lru_cache(maxsize=2)
+def _mark_dirty(dialect: str):
+    """Make runs due, not later than they are already."""
+    statement = inserting(dialect, tables.dirty_run)
+    sooner = case((statement.excluded.due_at < _dirty.due_at, statement.excluded.due_at), else_=_dirty.due_at)
+    return statement.on_conflict_do_update(
+        index_elements=["run_id"], set_={"ingest": statement.excluded.ingest, "due_at": sooner}
+    )
+
+
+URGENT = -(2**62)
+"""Added to an instant in `dirty_run.due_at`: before all that is due by the clock, and in the order of arrival."""
+
+_PROGRESS = (b'"steps"', b'"heartbeats"', b'"checkpoint"', b'"metric"', b'"clock"')
+
+
+def due_since(received_at: int, lines: Iterable[bytes]) -> int:
+    """Where a run stands in the queue of views, by the lines that came of it.
+
+    A run that only told of progress is due since it did so, like one that is due by the clock: who waited longest is
+    next. One that told anything else (an end, an exit, evidence) goes before them, since that is what alerts are of.
+    A line of progress that is not seen as one only comes sooner.
+    """
+    if all(any(kind in line for kind in _PROGRESS) for line in lines):
+        return received_at
+    return URGENT + received_at
 
 
 @lru_cache(maxsize=2)
@@ -148,6 +177,7 @@ class Appender:
         segments: list[dict[str, object]] = []
         receipts = []
         totals: dict[str, list[int]] = {run: [0, 0] for run in run_ids}
+        due: dict[str, int] = {}
         for batch in batches:
             accepted = duplicate = 0
             new_of_run: dict[str, list[LoggedFact]] = {}
@@ -163,6 +193,8 @@ class Appender:
                     new_of_run.setdefault(stated.run, []).extend(new)
             for run, facts in new_of_run.items():
                 segments.append(self._segment(run_ids[run], ingests[run_ids[run]], len(segments), batch, facts))
+                since = due_since(batch.received_at, map(_line, facts))
+                due[run] = min(since, due.get(run, since))
             receipts.append(Receipt(accepted, duplicate))
             for line in batch.refused:
                 if line.run is not None and line.emitter is not None:
@@ -173,7 +205,7 @@ class Appender:
             connection.execute(_SEGMENT, segments)
         self._save_chunks(connection, emitters)
         self._save_emitters(connection, emitters, max((batch.received_at for batch in batches), default=0))
-        self._save_runs(connection, run_ids, ingests, totals, batches)
+        self._save_runs(connection, run_ids, ingests, totals, due, batches)
         for batch in batches:
             if batch.refused:
                 self._refuse(connection, batch.received_at, batch.refused)
@@ -214,6 +246,7 @@ class Appender:
         run_ids: dict[str, int],
         ingests: dict[int, int],
         totals: dict[str, list[int]],
+        due: dict[str, int],
         batches: Sequence[Batch],
     ) -> None:
         received = dict.fromkeys(run_ids, 0)
@@ -234,8 +267,16 @@ class Appender:
             return
         connection.execute(_HEARD, heard)
         connection.execute(
-            replacing(connection, tables.dirty_run, ("ingest", "due_at")),
-            [{"run_id": entry["key"], "ingest": entry["ingest"], "due_at": 0, "claimed_until": 0} for entry in heard],
+            _mark_dirty(connection.dialect.name),
+            [
+                {
+                    "run_id": run_id,
+                    "ingest": entry["ingest"],
+                    "due_at": due.get(run, entry["received"]),
+                    "claimed_until": 0,
+                }
+                for (run, run_id), entry in zip(run_ids.items(), heard, strict=True)
+            ],
         )
 
     # --- emitters -------------------------------------------------------------------------------------------------

@@ -5,8 +5,10 @@ Rules
   never mixes two states.
 - Only what changed is written: the blocks from the first unsettled one on, and the incidents that differ.
 - A view that has seen less of the log than the stored one is dropped: its worker was overtaken.
-- `dirty_run` is both the queue of runs with new facts (`due_at` 0) and the clock of open runs. A claim is a lease: the
-  run of a worker that died comes back when it is over.
+- `dirty_run` is both the queue of runs with new facts (due since they came, the urgent ones first: `append.due_since`)
+  and the clock of open runs. A claim is a lease: the run of a worker that died comes back when it is over. While a run
+  is claimed it is due at the end of the lease, or where facts came meanwhile since these came, so that a run that is
+  always heard takes its turn with the others.
 - Every saved view takes the next number of one counter as its revision, late in the transaction, so revisions become
   visible in their order and "what changed since" misses nothing.
 """
@@ -51,7 +53,7 @@ _REMEMBERED_RUNS = 256
 # Statements of every second are built once: building one costs more than running it.
 _dirty, _view = tables.dirty_run.c, tables.run_view.c
 _DUE = (
-    select(_dirty.run_id, tables.run.c.run, tables.run.c.last_ingest)
+    select(_dirty.run_id, _dirty.due_at, tables.run.c.run, tables.run.c.last_ingest)
     .join(tables.run, tables.run.c.run_id == _dirty.run_id)
     .where(
         _dirty.due_at <= bindparam("now"),
@@ -65,7 +67,7 @@ _DUE = (
 _CLAIM = (
     update(tables.dirty_run)
     .where(_dirty.run_id.in_(bindparam("due", expanding=True)))
-    .values(claimed_until=bindparam("until"))
+    .values(claimed_until=bindparam("until"), due_at=bindparam("until"))
 )
 _STORED_VIEW = select(_view.revision, _view.upto_ingest).where(_view.run_id == bindparam("key")).with_for_update()
 _FORGET_IF_SEEN = delete(tables.dirty_run).where(_dirty.run_id == bindparam("key"), _dirty.ingest <= bindparam("upto"))
@@ -76,7 +78,7 @@ _GIVE_BACK = (
     update(tables.dirty_run)
     .where(_dirty.run_id == bindparam("key"))
     .values(
-        due_at=case((_dirty.ingest <= bindparam("upto"), bindparam("later", type_=BigInteger)), else_=0),
+        due_at=case((_dirty.ingest <= bindparam("upto"), bindparam("later", type_=BigInteger)), else_=_dirty.due_at),
         claimed_until=0,
     )
 )
@@ -177,7 +179,7 @@ class DerivedWriter:
             due = connection.execute(_DUE, {"now": now, "most": limit}).all()
             if due:
                 connection.execute(_CLAIM, {"due": [row.run_id for row in due], "until": now + lease_ns})
-            return tuple(DueRun(row.run, row.last_ingest) for row in due)
+            return tuple(DueRun(row.run, row.last_ingest, row.due_at < 0) for row in due)
 
     def make_all_due(self) -> int:
         """See `Store.make_all_due`."""

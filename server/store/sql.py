@@ -21,7 +21,7 @@ from rerail.server.query_results import (
     RunRow,
     StorageFigures,
 )
-from rerail.server.store import Batch, DerivedRun, DueRun, LogSlice, Receipt, engines
+from rerail.server.store import Batch, DerivedRun, DueRun, LogSlice, Receipt, Sealing, engines
 from rerail.server.store.alert_store import SqlAlertStore
 from rerail.server.store.append import Appender
 from rerail.server.store.artefacts import ArtefactShelf
@@ -37,7 +37,7 @@ from rerail.server.store.search_store import SqlSearchStore
 class SqlStore:
     """One database."""
 
-    def __init__(self, database_url: str) -> None:
+    def __init__(self, database_url: str, sealing: Sealing | None = None) -> None:
         self.database_url = database_url
         self._write = engines.write_engine(database_url)
         self._read = engines.read_engine(database_url)
@@ -50,13 +50,13 @@ class SqlStore:
         self.configs = SqlConfigStore(self._write, self._read)
         self.notes = SqlNoteStore(self._write, self._read)
         self.search = SqlSearchStore(self._write, self._read)
-        self.alerts = SqlAlertStore(self._write, self._read)
+        self.alerts = SqlAlertStore(self._write, self._read, sealing)
         self._artefacts = ArtefactShelf(self._write, self._read)
 
     @classmethod
-    def at(cls, database_url: str) -> SqlStore:
+    def at(cls, database_url: str, sealing: Sealing | None = None) -> SqlStore:
         """The store behind an address."""
-        return cls(engines.normalised(database_url))
+        return cls(engines.normalised(database_url), sealing)
 
     def append(self, batches: Sequence[Batch]) -> tuple[Receipt, ...]:
         """Put batches into the log in one transaction; one receipt each, in order."""

@@ -269,7 +269,7 @@ incident = Table(
     Column("detecting_ns", BigInteger),
     Column("document", LargeBinary, nullable=False),
     Index(None, "incident_id"),
-    Index(None, "started_at"),
+    Index("ix_incident_sums", "started_at", "counts", "cause", "scope", "lost_gpu_ms", "ended_at", "recover_ns"),
     Index(None, "problem_id", "started_at"),
     Index(None, "fingerprint", "started_at"),
     Index(None, "culprit_node", "started_at"),

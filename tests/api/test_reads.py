@@ -147,7 +147,7 @@ def test_emitters_and_storage_are_shown(runs: httpx.Client) -> None:
         ("/api/v1/fleet?from=1700000000&to=1900000000&resolution=minute", 422, "invalid_parameter"),
         ("/api/v2/runs", 404, "unknown_path"),
         ("/api/", 404, "unknown_path"),
-        ("/api/v1/facts", 404, "unknown_path"),
+        ("/api/v1/facts", 405, "method_not_allowed"),
     ],
 )
 def test_what_cannot_be_answered_says_why(runs: httpx.Client, path: str, status: int, code: str) -> None:

@@ -85,12 +85,36 @@
     area.remove();
   }
 
+  /** What a cell shows, for a program: its value where it has one, an instant in ISO 8601, a length in seconds, a share as
+      a number, without the marks that part thousands. */
+  function valueOf(cell) {
+    if (cell.dataset.value !== undefined) return cell.dataset.value;
+    const instant = cell.querySelector("time.at");
+    if (instant && instant.textContent.trim() === cell.textContent.trim()) return instant.dateTime;
+    const text = cell.innerText.replace(/[\s\u202f\u2009\u00a0]+/g, " ").trim();
+    const plain = text.replace(/\u2212/g, "-").replace(/(\d) (?=\d{3}\b)/g, "$1");
+    const share = /^(-?[\d.]+) ?%$/.exec(plain);
+    if (share) return String(Math.round(Number(share[1]) * 1e4) / 1e6);
+    const seconds = lengthOf(plain);
+    if (seconds !== null) return String(seconds);
+    return /^[+-]?[\d.]+( (GPU-h|points?))?$/.test(plain) ? plain.replace(/ .*$/, "").replace(/^\+/, "") : text === "–" ? "" : text;
+  }
+
+  const UNITS = { d: 86400, h: 3600, min: 60, s: 1, ms: 0.001, µs: 0.000001 };
+
+  /** "2 h 3 min" as seconds; null where it is no length. */
+  function lengthOf(text) {
+    if (!/^-?(\d+(\.\d+)? ?(d|h|min|ms|µs|s) ?)+$/.test(text)) return null;
+    let sum = 0;
+    for (const [, count, unit] of text.matchAll(/(\d+(?:\.\d+)?) ?(d|h|min|ms|µs|s)(?![a-z])/g)) sum += Number(count) * UNITS[unit];
+    return Math.round(sum * 1e6) / 1e6 * (text.startsWith("-") ? -1 : 1);
+  }
+
   /** The tables of a panel as CSV. A cell that a spreadsheet would run as a formula gets an apostrophe. */
   function csv(panel) {
     const quote = (cell) => {
-      const instant = cell.querySelector && cell.querySelector("time.at");
-      let text = (instant ? instant.dateTime : cell.innerText).replace(/\s+/g, " ").trim();
-      if (/^[=+@]/.test(text)) text = "'" + text;
+      let text = valueOf(cell).replace(/\s+/g, " ").trim();
+      if (/^[=+@]/.test(text) || /^-\D/.test(text)) text = "'" + text;
       return /[",\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
     };
     const lines = [];

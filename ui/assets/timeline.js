@@ -1,11 +1,12 @@
 /* Timeline: zoom and pan without a callback on the server.
 
-   The range, the window and following are in the address (history.replaceState), so a link shows the same view. Each new
-   question aborts the one before. While the run lives and the reader has not zoomed, the picture grows with it; a zoomed
+   The range, the window and following are in the address, so a link shows the same view. A range that a person chose is
+   an entry of the history: "back" undoes it (moves in a row within a second are one). Each new question aborts the one
+   before. While the run lives and the reader has not zoomed, the picture grows with it; a zoomed
    range stays where it is. Instants are BigInt nanoseconds here, for Number cannot hold them. */
 (function () {
   const NS_PER_MS = 1000000n;
-  const state = { run: null, frame: null, from: null, to: null, span: null, window: "", follow: false, last: null, busy: null,
+  const state = { run: null, frame: null, path: null, from: null, to: null, span: null, window: "", follow: false, last: null, busy: null,
     width: 0, pressed: false };
 
   const nanoseconds = (milliseconds) => BigInt(Math.round(milliseconds * 1000)) * 1000n;
@@ -23,7 +24,9 @@
     return /^\d{1,8}$/.test(window_ || "") ? window_ : "";
   }
 
-  function writeAddress() {
+  let movedAt = 0;
+
+  function writeAddress(isMove) {
     const query = new URLSearchParams(location.search);
     const put = (name, value) => { if (value === null || value === "") query.delete(name); else query.set(name, String(value)); };
     put("from", state.from);
@@ -33,7 +36,11 @@
     put("follow", state.follow ? null : "0");
     const text = query.toString();
     const wanted = location.pathname + (text ? `?${text}` : "") + location.hash;
-    if (wanted !== location.pathname + location.search + location.hash) history.replaceState(history.state, "", wanted);
+    if (wanted === location.pathname + location.search + location.hash) return;
+    const isNew = isMove && Date.now() - movedAt > 1000;
+    if (isMove) movedAt = Date.now();
+    if (isNew) history.pushState({}, "", wanted);
+    else history.replaceState(history.state, "", wanted);
   }
 
   /** A wall-clock text of the axis, in the offset it was drawn with, as an instant. */
@@ -118,9 +125,9 @@
 
   /* Not the answer of a callback: Dash may keep the older of two that overlap, and gives one call for a key and for what
      Plotly tells of its first layout. Here the last question wins, and a key is never lost. */
-  async function redraw() {
+  async function redraw(isMove = false) {
     const run = state.run;
-    writeAddress();
+    writeAddress(isMove);
     try {
       const drawing = await fetchFigure();
       if (state.run !== run || !document.getElementById("timeline")) return;
@@ -183,7 +190,7 @@
         // A page that is drawn anew, also of the same run, has a new frame.
         const frame = document.getElementById("timeline-frame");
         if (state.run !== run || state.frame !== frame) {
-          Object.assign(state, { run, frame, last: null, window: readAddress() || window_ });
+          Object.assign(state, { run, frame, path: location.pathname, last: null, window: readAddress() || window_ });
           if (state.window !== window_) dash_clientside.set_props("timeline-window", { value: state.window });
           redraw();
           return dash_clientside.no_update;
@@ -191,7 +198,7 @@
         const isChosen = causes.includes("timeline-window.value") && state.window !== window_;
         const isMoved = causes.includes("timeline.relayoutData") && take(relayout);
         state.window = window_;
-        if (isChosen || isMoved) redraw();
+        if (isChosen || isMoved) redraw(isMoved);
         return dash_clientside.no_update;
       },
       open(click) {
@@ -208,7 +215,7 @@
     if (button) {
       whole();
       if (button.dataset.range !== "all") state.span = BigInt(button.dataset.range) * 1000000000n;
-      redraw();
+      redraw(true);
     }
     if (event.target.closest("#timeline-follow")) {
       const isOn = state.follow && state.from === null;
@@ -238,6 +245,14 @@
     else if (moves[event.key]) move(...moves[event.key], event.key.startsWith("Arrow"));
     else return;
     event.preventDefault();
+    redraw(true);
+  });
+
+  window.addEventListener("popstate", () => {
+    // Another page is drawn by its own way; of this one only the range is older.
+    if (!isThere() || location.pathname !== state.path) return;
+    state.window = readAddress() || state.window;
+    movedAt = 0;
     redraw();
   });
 

@@ -22,7 +22,7 @@ from rerail.server.queries import Queries
 from rerail.server.query_alerts import AlertEntry, AlertPage, AlertView, ChannelRow, MessageRow, RuleView
 from rerail.ui import text
 from rerail.ui.address import Address, incident_path, problem_path, run_path
-from rerail.ui.elements import Head, badge, empty, instant, link, panel, table
+from rerail.ui.elements import Head, badge, command, empty, instant, link, panel, table
 from rerail.ui.lists import ROWS, ListKind, Wanted, pager
 from rerail.ui.markup import Content, Markup, encoded, html, island
 from rerail.ui.reading import in_thread
@@ -107,7 +107,7 @@ def rows(queries: Queries, wanted: Wanted) -> list[Content]:
     drawn: list[Content] = []
     for group, members in groups.items():
         if len(members) > 1:
-            drawn.append(html.Li(html.H3(_group_name(group, members)), className="alert-group"))
+            drawn.append(html.Li(html.H2(_group_name(group, members)), className="alert-group"))
         elif drawn:
             drawn.append(html.Li(className="alert-gap"))
         drawn += [_alert(entry, view) for entry, view in members]
@@ -220,7 +220,11 @@ def _history(view: AlertView) -> Markup:
 def settings(queries: Queries) -> list[Content]:
     """Rules, channels, and what was not delivered."""
     alerts = queries.alerts
-    return [_rules(alerts.rules()), _channels(alerts.channels()), _messages(alerts.messages(), alerts.channels())]
+    return [
+        _rules(alerts.rules()),
+        _channels(alerts.channels(), alerts.is_sealing()),
+        _messages(alerts.messages(), alerts.channels()),
+    ]
 
 
 def _rules(views: Sequence[RuleView]) -> Markup:
@@ -298,20 +302,20 @@ def _change_button(rule: str, name: str, value: str) -> Markup:
     return html.Button(label, type="button", className="quiet-button", **told)
 
 
-def _channels(channels: Sequence[ChannelRow]) -> Markup:
+def _channels(channels: Sequence[ChannelRow], is_sealing: bool) -> Markup:
     heads = (
         Head("channel", "wide"),
         Head("kind", "words"),
         Head("where to", "words"),
-        Head("signed", "words"),
+        Head("secret", "words"),
         Head(""),
     )
     drawn = [
         [
             [html.Strong(each.name), "" if each.is_on else badge("off", "outline")],
             each.kind,
-            html.Code(masked(each.kind, each.address)),
-            "yes" if each.has_secret else "no",
+            _address(each),
+            [_signed(each), _kept(each)],
             [
                 html.Button("test", type="button", className="quiet-button",
                             **{"data-channel": str(each.channel_id), "data-does": "test"}),
@@ -328,7 +332,48 @@ def _channels(channels: Sequence[ChannelRow]) -> Markup:
         if drawn
         else html.P("Nobody is told of alerts: there is no channel yet. Add one below.", className="calm")
     )
-    return panel("Channels", content, "channels", wide=True)
+    return panel("Channels", [content, _in_clear(channels, is_sealing)], "channels", wide=True)
+
+
+def _address(channel: ChannelRow) -> Content:
+    if channel.is_locked:
+        return "not to be read here"
+    end = channel.secret_end if channel.kind == "apprise" else None
+    return html.Code(masked(channel.kind, channel.address) + (end or ""))
+
+
+def _signed(channel: ChannelRow) -> str:
+    if channel.kind == "apprise":
+        return "in the address "
+    if not channel.has_secret:
+        return "none "
+    return f"ends in {channel.secret_end} " if channel.secret_end else "set "
+
+
+def _kept(channel: ChannelRow) -> Markup:
+    if channel.is_locked:
+        hint = "No key that this server has opens it: nothing is sent. Set the key, or add the channel anew."
+        return badge("locked", "danger", hint)
+    if channel.is_sealed:
+        return badge("sealed", "good", "The database holds it encrypted.")
+    return badge("in clear", "warn", "Who can read the database or a backup of it can read this.")
+
+
+def _in_clear(channels: Sequence[ChannelRow], is_sealing: bool) -> Content:
+    """What to do about secrets that anybody with the database can read; nothing where there are none."""
+    if all(each.is_sealed or each.is_locked for each in channels):
+        return None
+    told = (
+        "Some were kept before this server had its key: they are sealed when it starts again, or by this."
+        if is_sealing
+        else "Addresses and secrets lie in clear in the database. Make a key, set it, start the server again: they are "
+        "sealed then."
+    )
+    how = ("rerail secrets rotate",) if is_sealing else (
+        "rerail secrets new-key > secret.key && chmod 600 secret.key",
+        "RERAIL_SECRET_KEY_FILE=$PWD/secret.key rerail serve",
+    )  # fmt: skip
+    return html.Div([html.P(told, className="note"), *map(command, how)], className="in-clear", role="note")
 
 
 def _messages(messages: Sequence[MessageRow], channels: Sequence[ChannelRow]) -> Markup | None:

@@ -98,9 +98,9 @@ def head(view: ComparisonView) -> list[Content]:
         panel("Like for like?", html.Ul(caveats), "likeness", wide=True) if caveats else None,
         panel(
             "Both goodputs, and recovery",
-            table(HEADS, [_arm(each) for each in view.comparison.arms], "Sides of the comparison"),
+            table(HEADS, [_arm(each) for each in view.comparison.arms], "Sides of the comparison", stacks=True),
             "sides",
-            lead="Limits in brackets are 95 % by the bootstrap; below three faults there are none.",
+            lead="Under a figure its 95 % limits by the bootstrap; below three faults there are none.",
             actions=copy_table_button(),
             wide=True,
         ),
@@ -112,13 +112,13 @@ HEADS = (
     Head("training", "number"),
     Head("infrastructure", "words"),
     Head("faults", "number"),
-    Head("failed relaunches", "number"),
+    Head("relaunches failed", "number folds"),
     Head("p50", "words"),
     Head("p90", "words"),
     Head("p99", "words"),
     Head("max", "words"),
-    Head("noticed after", "words", "Median time to notice a fault"),
-    Head("per 1,000 kept steps", "words", "GPU-hours; time where no GPU number was told"),
+    Head("noticed after", "words folds", "Median time to notice a fault"),
+    Head("per 1,000 kept steps", "words folds", "GPU-hours; time where no GPU number was told"),
 )
 
 
@@ -129,17 +129,14 @@ def _arm(figures: ArmFigures) -> Sequence[Content]:
     if arm.config is not None and arm.key.startswith("config:"):
         path = config_path(arm.key.removeprefix("config:"))
     title: Content = link(html.Strong(arm.title), path) if path else html.Strong(arm.title)
-    limits = (
-        ""
-        if figures.infrastructure_low is None or figures.infrastructure_high is None
-        else f" ({text.share(figures.infrastructure_low)} to {text.share(figures.infrastructure_high)})"
-    )
+    low, high = figures.infrastructure_low, figures.infrastructure_high
+    limits = None if low is None or high is None else _limits(f"{text.share(low)} to {text.share(high)}")
     cost = arm.gpu_ns_per_1000_steps
     time_cost = arm.ns_per_1000_steps
     return (
         [title, html.Div(badge("vendor-reported", "outline"), className="under") if arm.is_reference else None],
         text.share(arm.training_goodput),
-        text.share(arm.infrastructure_goodput) + limits,
+        [text.share(arm.infrastructure_goodput), limits],
         text.number(len(arm.faults)),
         text.number(figures.failed_relaunches),
         *(_interval(quantiles.get(name)) for name in ("p50", "p90")),
@@ -152,13 +149,18 @@ def _arm(figures: ArmFigures) -> Sequence[Content]:
     )
 
 
-def _interval(each: Interval | None) -> str:
+def _limits(said: str) -> Markup:
+    return html.Div(said, className="under nowrap")
+
+
+def _interval(each: Interval | None) -> Content:
     if each is None:
         return text.DASH
     shown = text.duration(round(each.figure))
     if each.low is None or each.high is None:
         return f"{shown} (n={each.n})"
-    return f"{shown} ({text.duration(round(each.low))} to {text.duration(round(each.high))}, n={each.n})"
+    between = f"{text.duration(round(each.low))} to {text.duration(round(each.high))}"
+    return [f"{shown} (n={each.n})", _limits(between)]
 
 
 def rest(view: ComparisonView) -> list[Content]:

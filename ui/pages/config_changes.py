@@ -99,7 +99,7 @@ def ledger(page: ChangePage, told: dict[str, str], first: int = 0) -> list[Conte
 
 def change_table(rows: Sequence[ChangeRow]) -> Markup:
     """Changes as a table."""
-    return table(HEADS, [_row(row) for row in rows], "Config changes")
+    return table(HEADS, [_row(row) for row in rows], "Config changes", stacks=True)
 
 
 def _row(row: ChangeRow) -> Sequence[Content]:
@@ -225,6 +225,9 @@ def form(row: ChangeRow) -> Component:
 def _teach() -> Markup:
     return empty(
         "No recovery config changed yet.",
-        "A change shows itself: two attempts of a run, or two runs of one project and name, that told other settings.",
-        "rerail check RUN",
+        "A change shows itself: two attempts of a run, or two runs of one project and name, that told other settings. "
+        "Settings come with a launcher's log, a recorder, or a script that you check:",
+        "rerail check launch.sh",
+        "rerail import logs launcher.log --run my-run --url {server}",
+        "rerail demo --compare --recorded --url {server}",
     )

@@ -81,7 +81,7 @@ def rows(queries: Queries, wanted: Wanted) -> list[Content]:
         html.P(
             [link("What changed, and what came of it", CONFIG_CHANGES), *_compare_link(page.rows)], className="note"
         ),
-        html.Div(table(HEADS, [_row(row) for row in page.rows], "Configs"), **{"data-walk": "rows"})
+        html.Div(table(HEADS, [_row(row) for row in page.rows], "Configs", stacks=True), **{"data-walk": "rows"})
         if page.rows
         else html.P("No config matches.", className="calm"),
         pager(KIND, wanted, page.total),

@@ -65,7 +65,9 @@ def _layout(queries: Queries) -> Component:
         body.append(
             empty(
                 "Nobody has stated a fact yet.",
-                "One line is enough to see that the way is open:",
+                "Bring the log of a training, or follow one; or see with one line that the way is open:",
+                "rerail import logs train.log --run my-run --url {server}",
+                "rerail agent --url {server} --run my-run --launcher-log train.log",
                 'echo \'{"kind":"run_started","run":"hello","emitter":"me","seq":0,"at":\'$(date +%s)000000000\'}\' | '
                 "curl --data-binary @- -H 'Content-Type: application/x-ndjson' {server}/api/v1/facts",
             )

@@ -183,6 +183,7 @@ def _start(queries: Queries) -> Markup:
                 "Notes stand on the pages of runs, incidents, problems and nodes. These and fault traces can be "
                 "found without any.",
                 "rerail note incident:RUN~0 'what happened' --url {server}",
+                "rerail import logs train.log --run my-run --url {server}",
             )
         )
     return html.Div(content)

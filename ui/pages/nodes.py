@@ -137,5 +137,6 @@ def _teach() -> Markup:
         "Nodes come with attempts that say where they run (`nodes` of an attempt_started fact), with node_state facts "
         "and with kernel messages. The agent beside the ranks tells all of it:",
         "rerail agent --url {server} --run my-run --launcher-log train.log",
+        "rerail import logs train.log --run my-run --url {server}",
         "rerail synth --url {server}",
     )

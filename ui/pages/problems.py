@@ -182,6 +182,6 @@ def _teach() -> Markup:
         "No run has failed yet.",
         about,
         "rerail demo --url {server}",
-        "rerail import facts PATH --url {server}",
+        "rerail import logs train.log --run my-run --url {server}",
         "rerail synth --url {server}",
     )

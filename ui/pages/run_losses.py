@@ -66,7 +66,7 @@ def waterfall_panel(view: RunView) -> Markup:
         [
             html.Caption("Loss waterfall: the rows add up exactly", className="unseen"),
             html.Thead(
-                html.Tr([html.Th(""), html.Th(""), html.Th("share"), html.Th("time"), html.Th("GPU-h")]),
+                html.Tr([html.Td(), html.Td(), html.Th("share"), html.Th("time"), html.Th("GPU-h")]),
                 className="unseen",
             ),
             html.Tbody(rows),

@@ -316,5 +316,5 @@ def _teach() -> Markup:
         "A run appears with its first fact. See one train, fail and recover; follow your own; or bring the past:",
         "rerail demo --url {server}",
         "rerail agent --url {server} --run my-run --launcher-log train.log",
-        "rerail import facts PATH --url {server}",
+        "rerail import logs train.log --run my-run --url {server}",
     )
