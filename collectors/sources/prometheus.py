@@ -11,19 +11,23 @@ Rules
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
-from rerail.collectors.source import Polled, SourceDown
+from rerail.collectors.identity import settings
+from rerail.collectors.live_sources import LiveSource, seconds, whole_seconds
+from rerail.collectors.source import NotConfigured, Polled, Source, SourceDown
 from rerail.collectors.sources.partial_sight import PartialSight
-from rerail.collectors.sources.prometheus_client import QueryFailed
+from rerail.collectors.sources.prometheus_client import TIMEOUT_SECONDS, PrometheusClient, QueryFailed, Reach
 from rerail.collectors.sources.prometheus_facts import SECOND, Naming, RuleFacts
-from rerail.collectors.sources.prometheus_rules import BUILT_IN, Kind, Rule
+from rerail.collectors.sources.prometheus_rules import BUILT_IN, Kind, Rule, load_rules
 from rerail.collectors.sources.prometheus_samples import MOST_SERIES, read_answer
 from rerail.server.core.facts import Fact
 
@@ -233,3 +237,51 @@ def _memory(cursor: str | None) -> dict[str, Any]:
     if not fits or not (told.get("until") is None or isinstance(told["until"], int)):
         return empty
     return {**empty, **told}
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--prometheus", required=True, metavar="URL", help="the server, such as http://prometheus:9090")
+    parser.add_argument(
+        "--map", type=Path, metavar="FILE", help="YAML with more rules: a query and the fact it becomes"
+    )
+    parser.add_argument("--run-label", metavar="LABEL", help="a label of the series that names the run")
+    parser.add_argument(
+        "--node", action="append", default=[], help="only machines of this name, or pattern; may be given again"
+    )
+    parser.add_argument("--step", type=whole_seconds, default=15, help="seconds between two instants (default 15)")
+    parser.add_argument(
+        "--lag", type=seconds, default=30.0, help="seconds that samples may be late, and are waited for (default 30)"
+    )
+    parser.add_argument("--since-hours", type=seconds, default=1.0, help="how far the first look goes back (default 1)")
+    parser.add_argument(
+        "--timeout", type=seconds, default=TIMEOUT_SECONDS, help="seconds that an answer may take (default 30)"
+    )
+    parser.add_argument("--token-file", type=Path, help="file with a bearer token")
+    parser.add_argument("--ca", type=Path, help="certificates that the server's is checked against")
+    parser.add_argument("--sigv4", metavar="REGION", help="sign requests for Amazon Managed Service for Prometheus")
+
+
+def _make(arguments: argparse.Namespace) -> tuple[Source, ...]:
+    run = arguments.run_id or settings().run
+    if run is None and arguments.run_label is None:
+        raise NotConfigured("which run is it about? give --run-id, RERAIL_RUN or --run-label")
+    rules = load_rules(arguments.map)
+    reach = Reach(arguments.prometheus, arguments.token_file, arguments.ca, arguments.sigv4, arguments.timeout)
+    source = PrometheusSource(
+        PrometheusClient(reach),
+        Naming(run, arguments.run_label, tuple(arguments.node)),
+        rules,
+        step_seconds=arguments.step,
+        lag_seconds=arguments.lag,
+        since_hours=arguments.since_hours,
+    )
+    return (source,)
+
+
+SOURCE = LiveSource(
+    name="prometheus",
+    summary="XIDs, error counters, throttling, use and health of GPUs and machines, from Prometheus",
+    description="Asks a Prometheus server and states what DCGM and node exporters told it (docs/prometheus.md).",
+    add_arguments=_add_arguments,
+    make=_make,
+)

@@ -1,0 +1,33 @@
+"""What fuzzing found (`tests/fuzz/parsers.py`), each as the least that still broke a promise."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.parsers import TARGETS, held_to_time, seeds
+
+FOUND = [
+    (
+        "log",  # a stamp of the launcher's clock that is no time of day told the zone
+        b"2026-11-29 12:75:13,731 [INFO] [vm] [workload:?(?) infra:?(?)] profiling.py:93   - Cycle: 1 Event: "
+        b"failure_detected Node: localhost_1_0 Rank: 0 Time: 2026-11-29 12:05:13.731 UTC\n",
+    ),
+    (
+        "scheduler",  # a NUL in the name of a node
+        b"NodeName=n1 Arc\x00h FreeMem=12038\n   State=DOWN\n   Reason=Not responding [root@2026-11-29T12:17:46]\n\n",
+    ),
+]
+
+
+@pytest.mark.parametrize(("parser", "content"), FOUND)
+def test_what_once_broke_a_parser_does_not_any_more(parser: str, content: bytes) -> None:
+    held_to_time(TARGETS[parser][0], content)
+
+
+@pytest.mark.parametrize("parser", TARGETS)
+def test_every_parser_has_something_to_vary(parser: str) -> None:
+    read, patterns = TARGETS[parser]
+    pieces = list(seeds(patterns))
+    assert len(pieces) > 3
+    for piece in pieces[:: max(1, len(pieces) // 10)]:
+        held_to_time(read, piece)
