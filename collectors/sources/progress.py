@@ -648,6 +648,8 @@ class ProgressLog:
             self.attempts.enter(at, attempt)
         known.is_started = True
         self.state.attempt = attempt
+        if self.state.began_at is None:
+            self.state.began_at = at  # of a whole log the next line that is looked at may be one of steps
         self._say(
             AttemptStarted, at, scope=None if is_first else Scope.IN_JOB,
             initiator=None if is_first else Initiator.FAULT, world_size=self.state.world_size,
