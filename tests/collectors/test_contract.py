@@ -300,6 +300,7 @@ FILES: dict[str, str] = {
     "kernel": "kernel/kern.log",
     "kubernetes": "kubernetes/events.json",
     "logs": "nvrx/0.4.1/multi.log",
+    "one-logger": "one_logger/resumed.jsonl",
     "slurm": "slurm/sacct.psv",
     "torchrun-events": "torchrun/events_fail.jsonl",
 }
