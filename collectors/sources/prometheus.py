@@ -27,6 +27,7 @@ from rerail.collectors.source import NotConfigured, Polled, Source, SourceDown
 from rerail.collectors.sources.partial_sight import PartialSight
 from rerail.collectors.sources.prometheus_client import TIMEOUT_SECONDS, PrometheusClient, QueryFailed, Reach
 from rerail.collectors.sources.prometheus_facts import SECOND, Naming, RuleFacts
+from rerail.collectors.sources.prometheus_memory import packed, unpacked
 from rerail.collectors.sources.prometheus_rules import BUILT_IN, Kind, Rule, load_rules
 from rerail.collectors.sources.prometheus_samples import MOST_SERIES, read_answer
 from rerail.server.core.facts import Fact
@@ -144,7 +145,8 @@ class PrometheusSource:
             reason = failed.get(rule.name) or _left_off(memory["rules"][rule.name])
             facts += sight.cannot_see(rule.name, reason, self.runs) if reason else sight.sees(rule.name)
         facts += self._gaps(memory, now)
-        written = json.dumps(memory, separators=(",", ":"), sort_keys=True)
+        rules = {name: {**place, "series": packed(place["series"])} for name, place in memory["rules"].items()}
+        written = json.dumps({**memory, "rules": rules}, separators=(",", ":"), sort_keys=True)
         return Polled(tuple(facts), written), is_all
 
     def _ask(
@@ -221,8 +223,6 @@ def _fits(place: object) -> bool:
     return (
         isinstance(place, dict) and isinstance(place.get("series"), dict) and isinstance(place.get("query"), str)
         and isinstance(place.get("left_off"), int) and (place.get("until") is None or isinstance(place["until"], int))
-        and all(isinstance(each, list) and len(each) == 4 and all(isinstance(number, (int, float)) for number in each)
-                for each in place["series"].values())
     )  # fmt: skip
 
 
@@ -236,7 +236,12 @@ def _memory(cursor: str | None) -> dict[str, Any]:
     fits = isinstance(told, dict) and isinstance(told.get("rules"), dict) and isinstance(told.get("blind"), dict)
     if not fits or not (told.get("until") is None or isinstance(told["until"], int)):
         return empty
-    return {**empty, **told}
+    rules = {}
+    for name, place in told["rules"].items():
+        series = unpacked(place.get("series")) if isinstance(place, dict) else None
+        if series is not None:
+            rules[name] = {**place, "series": series}
+    return {**empty, **told, "rules": rules}
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
