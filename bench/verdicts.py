@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections import defaultdict
+import tempfile
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,6 +129,77 @@ def agent() -> list[tuple[str, bool, str, str]]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One excerpt of a public log with what was said of it; each of the four is right, silent or wrong."""
+
+    name: str
+    set: str
+    cause: str
+    """The first of the classes that count as right; empty for a healthy log."""
+    said: str
+    cause_is: str
+    domain_is: str
+    rank_is: str
+    node_is: str
+    named: str
+    """Rank and node that were said."""
+
+
+def _compared(said: object, allowed: list) -> str:
+    """Right also where nothing is said and nothing is known; silent where only the truth says something."""
+    if said in allowed:
+        return "right"
+    return "silent" if said is None else "wrong"
+
+
+def public() -> list[Judged]:
+    """Every excerpt of `public_failures.jsonl`, each judged as the only log of a run."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "excerpt.log"
+        for row in (CORPUS / "public_failures.jsonl").read_text().splitlines():
+            entry = json.loads(row)
+            path.write_text("\n".join(entry["lines"]) + "\n")
+            found.append(_judged(entry, [each.verdict for each in interruptions(read_run_files([str(path)]))]))
+    return found
+
+
+def _judged(entry: dict, verdicts: list) -> Judged:
+    """A second interruption that the excerpt does not tell of makes the class wrong."""
+    known = [each for each in verdicts if each.cause != "unknown"]
+    said = " ".join(each.cause for each in known) or "nothing"
+    if "cause" not in entry:
+        return Judged(entry["name"], entry["set"], "", said, "wrong" if verdicts else "right", "", "", "", "")
+    first = known[0] if known else None
+    truth = [None if cause == "unknown" else cause for cause in entry["cause"]]
+    causes = [_compared(each.cause, truth) for each in known] or [_compared(None, truth)]
+    ranks, nodes = (told if isinstance(told, list) else [told] for told in (entry["rank"], entry["node"]))
+    rank = first.culprit_rank if first else None
+    node = first.culprit_node if first else None
+    return Judged(
+        entry["name"], entry["set"], entry["cause"][0], said, "wrong" if "wrong" in causes else causes[0],
+        _compared(first.domain.value if first else None, entry["domain"]), _compared(rank, ranks),
+        _compared(node, nodes), f"rank {rank}, node {node}",
+    )  # fmt: skip
+
+
+def _print_public(found: list[Judged], *, lists_wrong: bool) -> None:
+    print("excerpts of public logs, right/silent/wrong")
+    print(f"{'set':14}{'n':>5}{'class':>12}{'domain':>12}{'rank':>12}{'node':>12}")
+    for name in dict.fromkeys(each.set for each in found):
+        rows = [each for each in found if each.set == name]
+        cells = []
+        for aspect in ("cause_is", "domain_is", "rank_is", "node_is"):
+            count = Counter(getattr(row, aspect) for row in rows)
+            cells.append("/".join(str(count[word]) for word in ("right", "silent", "wrong")) if not count[""] else "")
+        print(f"{name:14}{len(rows):5}" + "".join(f"{cell:>12}" for cell in cells))
+    for each in found if lists_wrong else ():
+        words = (each.cause_is, each.domain_is, each.rank_is, each.node_is)
+        if set(words) - {"right", ""}:
+            print(f"  {each.set} {each.name}: {'/'.join(words)}: said {each.said}, {each.named} (truth {each.cause})")
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -160,6 +232,7 @@ def main() -> None:
         f"rank right {sum(each.rank_is == 'right' for each in ours)}, "
         f"wrong {sum(each.rank_is == 'wrong' for each in ours)}"
     )
+    _print_public(public(), lists_wrong=parsed.wrong)
     if parsed.wrong:
         for each in found:
             if not each.is_class_right or not each.is_domain_right or each.rank_is != "right":

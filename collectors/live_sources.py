@@ -61,26 +61,3 @@ def add_parser(parsers: Any, source: LiveSource) -> argparse.ArgumentParser:
     parser.add_argument("--dir", type=Path, help="where to keep what cannot be sent yet, and how far it was read")
     parser.add_argument("--once", action="store_true", help="look once and stop; with --stdout from the beginning")
     return parser
-
-
-def seconds(told: str, least: float = 0.0) -> float:
-    """A number of seconds or hours of the command line."""
-    try:
-        number = float(told)
-    except ValueError:
-        number = -1.0
-    if not least <= number <= 1_000_000.0:
-        raise argparse.ArgumentTypeError(f"{told!r} is not a number between {least:g} and 1000000")
-    return number
-
-
-def seconds_from_one(told: str) -> float:
-    """The same, not below 1."""
-    return seconds(told, 1.0)
-
-
-def whole_seconds(told: str) -> int:
-    """A whole number of seconds, of at most a day."""
-    if not (told.isascii() and told.isdigit() and 1 <= int(told[:9]) <= 86_400):
-        raise argparse.ArgumentTypeError(f"{told!r} is not a whole number between 1 and 86400")
-    return int(told)

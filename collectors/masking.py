@@ -115,13 +115,26 @@ def masked_writing(text: str) -> str:
     return "".join(map(_without_secrets, _pieces(text)))
 
 
-def masked_file(content: bytes) -> bytes:
-    """A whole text file without secrets, nothing of it cut off; bytes that are no UTF-8 text come back as they are."""
-    try:
-        text = content.decode()
-    except UnicodeDecodeError:
-        return content
-    return "".join(map(masked, _pieces(text))).encode()
+def masked_lines(text: str) -> str:
+    """A whole text without secrets and without control characters, nothing of it cut off."""
+    return "".join(map(masked, _pieces(text)))
+
+
+def masked_same_length(content: bytes) -> bytes:
+    """Bytes that are no text, with stars in place of what looks like a secret: every offset stays what it was."""
+    text = content.decode("latin-1")
+    lowered = text.lower()
+    for signs, pattern, _ in _RULES:
+        if any(sign in lowered for sign in signs):
+            text = pattern.sub(_stars, text)
+    return text.encode("latin-1")
+
+
+def _stars(found: re.Match[str]) -> str:
+    """Stars for what a pattern found, but for the name in front of it where it keeps one."""
+    begin = found.end(1) - found.start() if found.re.groups else 0
+    whole = found[0]
+    return whole[:begin] + "*" * (len(whole) - begin)
 
 
 def _pieces(text: str) -> list[str]:

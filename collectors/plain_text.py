@@ -14,6 +14,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rerail.collectors.patience import Patience
 from rerail.collectors.sources.log_reader import read_log
 from rerail.server.core.facts import Evidence, Pairs
 
@@ -38,12 +39,23 @@ class Piece:
     """The text is ours, not the file's."""
 
 
-def evidence_of_text(_name: str, content: bytes, year: int | None = None) -> tuple[list[Piece], list[str]]:
-    """The telling lines of a text, in its order; and what a person should know about the reading of it.
+@dataclass(frozen=True, slots=True)
+class TextRead:
+    """What a text came to."""
 
-    `year`: of stamps that leave it out.
-    """
-    read = read_log(io.BytesIO(content), emitter="text", run="text", fallback_at=UNTOLD, year=year)
+    pieces: list[Piece]
+    """The telling lines, in its order."""
+    remarks: list[str]
+    """What a person should know about the reading of it."""
+    zone_is_told: bool
+    """Its stamps say their time zone."""
+
+
+def evidence_of_text(content: bytes, year: int | None = None, seconds: float | None = None) -> TextRead:
+    """The telling lines of a text. `year`: of stamps that leave it out; `seconds`: the longest the reading may take."""
+    read = read_log(
+        io.BytesIO(content), emitter="text", run="text", fallback_at=UNTOLD, year=year, patience=Patience(seconds)
+    )
     pieces = [
         Piece(
             fact.source, fact.text, fact.code, fact.attributes, fact.rank, fact.node,
@@ -53,7 +65,12 @@ def evidence_of_text(_name: str, content: bytes, year: int | None = None) -> tup
         if isinstance(fact, Evidence)
     ]  # fmt: skip
     remarks = [f"{read.lines_counted} more lines say the same or did not fit"] if read.lines_counted else []
-    return pieces, remarks
+    if read.stopped_at is not None:
+        remarks.append(
+            f"reading stopped after {seconds:g} s at byte {read.stopped_at} of {len(content)}: nothing behind it "
+            "counts; give the part around the failure as a file of its own"
+        )
+    return TextRead(pieces, remarks, read.zone_is_told)
 
 
 def is_kernel_log(pieces: Sequence[Piece]) -> bool:

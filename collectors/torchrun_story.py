@@ -301,7 +301,7 @@ class TorchrunStory:
             with Path(path).open("rb") as file:
                 file.seek(0, 2)
                 file.seek(max(0, file.tell() - STDERR_TAIL))
-                pieces, _ = evidence_of_text(path, file.read(STDERR_TAIL))
+                pieces = evidence_of_text(file.read(STDERR_TAIL)).pieces
         except OSError:
             return
         for piece in pieces[-MOST_PIECES:]:

@@ -10,17 +10,17 @@ Rules
 
 from __future__ import annotations
 
-import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from rerail.collectors.gzip_files import is_gzip, unpacked
 from rerail.collectors.masking import masked
 from rerail.collectors.plain_text import Piece, evidence_of_text, is_kernel_log
 from rerail.collectors.sources.encodings import text_bytes
 from rerail.server.core.codec import EARLIEST_INSTANT, LATEST_INSTANT
 from rerail.server.core.flight_recorder.dump import dump_of, is_dump, is_side_car, rank_in, side_car_of
 from rerail.server.core.flight_recorder.json_text import looks_like_json, read_json
-from rerail.server.core.flight_recorder.pickles import is_pickle, read_pickle
+from rerail.server.core.flight_recorder.pickles import is_old_pickle, is_pickle, read_pickle
 from rerail.server.core.flight_recorder.refusal import DumpRefusedError
 from rerail.server.core.flight_recorder.summary import (
     DUMP_CODE,
@@ -33,8 +33,11 @@ from rerail.server.core.flight_recorder.summary import (
     summary_text,
 )
 
-LARGEST_UNPACKED = 256 * 1024 * 1024
-_GZIP = b"\x1f\x8b"
+LONGEST_READING_SECONDS = 60.0
+"""Of a text; what was read until then is taken."""
+
+
+CUT_OFF = "the gzip file is cut off: what came out of it was read"
 
 
 class Kind(StrEnum):
@@ -57,6 +60,8 @@ class Understood:
     refused: tuple[str, ...] = ()
     """What could not be taken and why."""
     remarks: tuple[str, ...] = ()
+    zone_is_told: bool = True
+    """Its instants say their time zone."""
 
 
 def understood(name: str, content: bytes, rank: int | None = None, year: int | None = None) -> Understood:
@@ -64,11 +69,18 @@ def understood(name: str, content: bytes, rank: int | None = None, year: int | N
 
     `year`: of stamps that leave it out.
     """
-    if content.startswith(_GZIP):
-        try:
-            content = _unpacked(content)
-        except (zlib.error, ValueError) as error:
-            return Understood(Kind.UNKNOWN, refused=(f"it is gzip that cannot be unpacked: {error}",))
+    if not is_gzip(content):
+        return _understood(name, content, rank, year)
+    try:
+        content, is_cut = unpacked(content)
+    except ValueError as error:
+        return Understood(Kind.UNKNOWN, refused=(f"it is gzip that cannot be unpacked: {error}",))
+    found = _understood(name, content, rank, year)
+    return replace(found, remarks=(*found.remarks, CUT_OFF)) if is_cut else found
+
+
+def _understood(name: str, content: bytes, rank: int | None, year: int | None) -> Understood:
+    """What an unpacked file is."""
     content = text_bytes(content)
     if not content.strip():
         return Understood(Kind.UNKNOWN, refused=("the file is empty",))
@@ -78,16 +90,21 @@ def understood(name: str, content: bytes, rank: int | None = None, year: int | N
             return _recorded(read_pickle(content), whose)
         except DumpRefusedError as error:
             return Understood(Kind.FLIGHT_RECORDER, refused=(str(error),))
+    if is_old_pickle(content):
+        return Understood(
+            Kind.FLIGHT_RECORDER,
+            refused=("a pickle of protocol 0 or 1: a flight recorder writes protocol 2, and nothing else is read",),
+        )
     if looks_like_json(content):
         found = _structured(content, whose, rank)
         if found is not None:
             return found
     if b"\0" in content[:65_536]:
         return Understood(Kind.UNKNOWN, refused=("neither a flight recorder dump nor text",))
-    pieces, remarks = evidence_of_text(name, content, year)
-    kind = Kind.KERNEL_LOG if is_kernel_log(pieces) else Kind.LOG
-    refused = () if pieces else ("no line of it tells of a fault",)
-    return Understood(kind, tuple(pieces), refused, tuple(remarks))
+    read = evidence_of_text(content, year, LONGEST_READING_SECONDS)
+    kind = Kind.KERNEL_LOG if is_kernel_log(read.pieces) else Kind.LOG
+    refused = () if read.pieces else ("no line of it tells of a fault",)
+    return Understood(kind, tuple(read.pieces), refused, tuple(read.remarks), read.zone_is_told)
 
 
 def _structured(content: bytes, whose: int | None, rank: int | None) -> Understood | None:
@@ -153,19 +170,3 @@ def _error_file(value: dict[object, object], rank: int | None) -> Understood:
     # The exception first, its stack behind it: who reads the evidence sees at once what it was.
     text = told if not stack or stack.strip() == told.strip() else f"{told}\n{stack[-6000:]}"
     return Understood(Kind.ERROR_FILE, (Piece("torchrun", masked(text), code, rank=rank, at=at),))
-
-
-def _unpacked(content: bytes) -> bytes:
-    """All members of a gzip stream. Raises ValueError where more comes out than the limit."""
-    parts, length = [], 0
-    while content:
-        stream = zlib.decompressobj(wbits=31)
-        part = stream.decompress(content, LARGEST_UNPACKED - length + 1)
-        length += len(part)
-        if length > LARGEST_UNPACKED:
-            raise ValueError(f"more than {LARGEST_UNPACKED} bytes come out of it")
-        if not stream.eof:
-            raise ValueError("it is cut off")
-        parts.append(part)
-        content = stream.unused_data.lstrip(b"\0")
-    return b"".join(parts)

@@ -1,12 +1,13 @@
 """Artefacts: how a file that a person gives to an incident becomes evidence, and how it is taken back.
 
 Rules
-- The file is kept as it came, and what is understood of it becomes `evidence` facts of the incident's first attempt,
-  through the log like every other fact: the emitter is `artefact/<sha256>`, the numbers are the places in the file.
+- The file is kept without its secrets (`collectors/kept_files.py`), and what is understood of it becomes `evidence`
+  facts of the incident's first attempt, through the log like every other fact: the emitter is `artefact/<sha256>`, the
+  numbers are the places in the file.
   Giving the same file twice changes nothing.
 - Where a file says when something was, that instant holds; else that of the notice. A line of another time than the
-  incident is no evidence of it; where no line is of its time but one is within the width of the time zones, its clock
-  is taken for one of another zone, and that is said.
+  incident is no evidence of it; where no line is of its time but one is within the width of the time zones, and the
+  stamps do not say their zone, they are taken for those of another one, and that is said.
 - The files of an archive are given one by one, under their own names; the archive itself is not kept.
 - Taking a file back is a fact too (`artefact_state`), and so is letting it count again: nothing is deleted, and
   `rerail replay` comes to the same. Giving a withdrawn file anew restores it.
@@ -20,13 +21,14 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from rerail.collectors.archives import members
-from rerail.collectors.masking import masked, masked_file, masked_writing
+from rerail.collectors.kept_files import kept
+from rerail.collectors.masking import masked, masked_writing
 from rerail.collectors.plain_text import Piece
 from rerail.collectors.uploads import Kind, Understood, understood
 from rerail.server.core import codec
 from rerail.server.core.facts import ArtefactState, Evidence, WindowState
 from rerail.server.core.view import ArtefactUse, Attempt
-from rerail.server.core.words import count
+from rerail.server.core.words import count, duration
 from rerail.server.errors import NotFoundError, RefusedRequestError
 from rerail.server.people import Append, say
 from rerail.server.queries import Queries
@@ -138,14 +140,14 @@ class ArtefactDesk:
             size=len(content), received_at=self._clock(), author=author, pieces=len(facts), refused=refused,
             remarks=told.remarks,
         )  # fmt: skip
-        is_new = self._store.keep_artefact(row, masked_file(content))
-        kept = row if known is None else known
+        is_new = self._store.keep_artefact(row, kept_content(name, content))
         if known is not None and not known.pieces and facts:
             # Nothing was understood of it before: its rank was not told, or an older reader looked at it.
-            kept = replace(known, name=name, kind=row.kind, pieces=row.pieces, refused=refused, remarks=row.remarks)
-            self._store.renew_artefact(kept)
-        place.known[digest] = kept
-        return _Taken(Gift(GivenArtefact(kept, False, not facts), is_new), facts)
+            known = replace(known, name=name, kind=row.kind, pieces=row.pieces, refused=refused, remarks=row.remarks)
+            self._store.renew_artefact(known)
+        row = row if known is None else known
+        place.known[digest] = row
+        return _Taken(Gift(GivenArtefact(row, False, not facts), is_new), facts)
 
     def _state(self, taken: Sequence[_Taken]) -> None:
         """Put the evidence of files into the log, in one batch; those that were withdrawn count again."""
@@ -233,6 +235,16 @@ class ArtefactDesk:
         return facts, (*refused, *remark)
 
 
+def kept_content(name: str, content: bytes) -> bytes:
+    """What of a file is stored. Raises RefusedRequestError for one that nobody can mask."""
+    try:
+        return kept(content)
+    except ValueError as error:
+        raise RefusedRequestError(
+            422, "unreadable_file", f"{name}: {error}", "give the file as it was before it was packed, or a part of it"
+        ) from None
+
+
 def _instants(
     told: Understood, noticed_at: int, latest: int, window: tuple[int, int | None]
 ) -> tuple[list[int | None], tuple[str, ...]]:
@@ -244,13 +256,13 @@ def _instants(
     is_dump = told.kind in (Kind.FLIGHT_RECORDER, Kind.PROCESS_GROUPS)
     away = [0 if is_dump or piece.at is None else _outside(piece.at, window) for piece in told.pieces]
     nearest = min((each for each, piece in zip(away, told.pieces, strict=True) if piece.at is not None), default=0)
-    if nearest and nearest <= WIDEST_ZONE_NS:
+    if nearest and nearest <= WIDEST_ZONE_NS and not told.zone_is_told:
         remark = f"its stamps lie {nearest / HOUR_NS:.1f} h from the incident: taken as those of another time zone"
         return [noticed_at if far else at for at, far in zip(own, away, strict=True)], (remark,)
     foreign = sum(map(bool, away))
     if not foreign:
         return list(own), ()
-    how_far = f", the nearest {nearest // HOUR_NS} h away" if nearest else ""
+    how_far = f", the nearest {duration(nearest)} away" if nearest else ""
     lines = count(foreign, "line is", "lines are")
     remark = f"{lines} of another time than this incident{how_far}: no evidence of it"
     return [None if far else at for at, far in zip(own, away, strict=True)], (remark,)

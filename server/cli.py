@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 import rerail
+from rerail.collectors.arguments import number_between
 
 EXTRAS = {
     "alembic": "server", "fastapi": "server", "msgspec": "server", "sqlalchemy": "server", "starlette": "server",
@@ -132,6 +133,10 @@ def _parser() -> argparse.ArgumentParser:
     classify.add_argument("paths", nargs="+", metavar="PATH", help="files or folders, .gz too; all of them are one run")
     classify.add_argument("--each", action="store_true", help="every path is a run of its own")
     classify.add_argument("--json", action="store_true", help="as JSON, in the shape of docs/verdicts.md")
+    classify.add_argument(
+        "--time-limit", metavar="SECONDS", type=number_between(1), default=600.0,
+        help="the longest that reading one log may take; what was read until then is judged (600)",
+    )  # fmt: skip
 
     exclude = _reading(
         commands,

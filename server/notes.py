@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from rerail.collectors.masking import masked, masked_file, masked_writing
-from rerail.server.artefacts import shown_name
+from rerail.collectors.masking import masked, masked_writing
+from rerail.server.artefacts import kept_content, shown_name
 from rerail.server.core.notes import (
     LONGEST_BYTES,
     Note,
@@ -112,7 +112,7 @@ class NoteDesk:
             kind="attachment", size=len(content), received_at=self._clock(),
             author=author and masked(author)[:LONGEST_NAME],
         )  # fmt: skip
-        self._store.keep_artefact(row, masked_file(content))
+        self._store.keep_artefact(row, kept_content(name, content))
         return row
 
 

@@ -22,8 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from rerail.collectors.arguments import number_between
 from rerail.collectors.identity import identity, settings
-from rerail.collectors.live_sources import LiveSource, seconds
+from rerail.collectors.live_sources import LiveSource
 from rerail.collectors.masking import masked
 from rerail.collectors.source import NotConfigured, Polled, Source, SourceDown
 from rerail.collectors.sources import journal, kmsg
@@ -321,7 +322,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--journal", action="store_true", help="ask journalctl")
     where.add_argument("--file", type=Path, help="follow a file that a log daemon writes, such as /var/log/kern.log")
     parser.add_argument("--node", help="the name of this machine (default: as recorders name it)")
-    parser.add_argument("--since-hours", type=seconds, default=1.0, help="how far the first look goes back (default 1)")
+    parser.add_argument(
+        "--since-hours", type=number_between(0), default=1.0, help="how far the first look goes back (default 1)"
+    )
 
 
 def _make(arguments: argparse.Namespace) -> tuple[Source, ...]:

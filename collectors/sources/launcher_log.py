@@ -81,10 +81,12 @@ class LauncherLog:
         self.block = block
         """`config` or `result` inside a block of settings that is printed line by line; `table`, with the rank and
         local rank of its last entry, in the final one. Part of the cursor."""
+        self.zones_untold = 0
+        """Lines whose stamp does not say its time zone."""
 
     def told(self) -> int:
         """How much was stated so far or is open: it grows where a line said something."""
-        open_ones = len(self.tracebacks.open) + len(self.pieces.waiting)
+        open_ones = len(self.tracebacks.open) + len(self.pieces.waiting) + bool(self.block)
         return len(self.attempts.facts) + len(self.attempts.state.held) + open_ones
 
     def _lines(self, raw: bytes, offset: int) -> Iterator[Line]:
@@ -97,10 +99,14 @@ class LauncherLog:
         if whole is None:
             return
         record = unwrapped(whole)
+        lines: list[Line] = []
         if record is None:
-            yield read_line(self.prefix + whole, self.clock, self.labels)
+            lines = [read_line(self.prefix + whole, self.clock, self.labels)]
         elif (record := self.pieces.docker(record)) is not None:
-            yield from read_record(record, self.clock, self.labels, self.prefix.decode())
+            lines = read_record(record, self.clock, self.labels, self.prefix.decode())
+        for line in lines:
+            self.zones_untold += line.at is not None and not line.is_zoned
+            yield line
         self.before = raw
 
     def passes(self, raw: bytes) -> None:
@@ -440,21 +446,49 @@ class LauncherLog:
     def _in_table(self, line: Line) -> bool:
         """The final table of torchrun: every rank of the last attempt, and that there is none after it."""
         attempts = self.attempts
-        at = attempts.state.last_at
-        at = line.at if at is None else at
-        if line.speaker not in ("plain", "logger", "rank") or at is None:
+        if line.speaker not in ("plain", "logger", "rank"):
             self.block = ""
             return False
+        at = attempts.state.last_at
+        at = line.at if at is None else at
+        if (match := torchrun.TABLE_TIME.match(line.text)) and at is None:
+            at = self.clock.instant(f"{match['day']} {match['clock']}")
+            if at is not None:
+                attempts.heard(at)  # nothing else of this log tells when it was
+        elif match := torchrun.TABLE_HOST.match(line.text):
+            self.block = f"table@{match['host']}"
+        if at is None:
+            return True
         if match := torchrun.TABLE_RANK.match(line.text):
-            self.block = f"table {match['rank']} {match['local']}"
+            self.block = f"{self.block.split()[0]} {match['rank']} {match['local']}"
         elif (match := torchrun.TABLE_EXIT.match(line.text)) and " " in self.block:
-            rank, local = map(int, self.block.split()[1:])
-            attempts.pair(rank, local)
-            attempts.exit(at, local, int(match["code"]), int(match["pid"]), rank)
+            self._in_table_exited(match, at, line)
+        elif (match := torchrun.TABLE_RAISED.match(line.text)) and " " in self.block:
+            place, *numbers = self.block.split()
+            rank, local = map(int, numbers)
+            attempts.evidence(
+                at, "torchrun", match["last"], rank=rank, local_rank=local, code=match["type"].rpartition(".")[2],
+                node=place.partition("@")[2] or line.host,
+            )  # fmt: skip
         elif line.text.startswith("====") and attempts.state.exits and " " in self.block:
             attempts.end_run(at, Outcome.FAILED, attempts.why_over("no restart was left"))
             self.block = ""
         return True
+
+    def _in_table_exited(self, match: re.Match[str], at: int, line: Line) -> None:
+        """A rank of the final table. Its exit is evidence where no line told of it before: it names the process."""
+        attempts = self.attempts
+        place, *numbers = self.block.split()
+        rank, local = map(int, numbers)
+        code, process = int(match["code"]), int(match["pid"])
+        is_known = str(process) in attempts.state.exits or str(process) in attempts.state.past_processes
+        attempts.pair(rank, local)
+        attempts.exit(at, local, code, process, rank)
+        if not is_known:
+            attempts.evidence(
+                at, "torchrun", line.text.strip(), rank=rank, local_rank=local, code=f"exitcode {code}",
+                node=place.partition("@")[2] or line.host,
+            )  # fmt: skip
 
     def _learn(self, line: Line) -> None:
         """Which launcher this is, and which release of it."""

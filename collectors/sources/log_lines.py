@@ -119,6 +119,8 @@ class Line:
     """`xid:79`, where it tells of one."""
     host: str | None = None
     """The machine that who passed the line on names."""
+    is_zoned: bool = False
+    """Its stamp says which time zone it is of."""
 
 
 class LocalClock:
@@ -127,6 +129,8 @@ class LocalClock:
     def __init__(self, zone_seconds: int | None = None, year: int | None = None) -> None:
         self.zone_seconds = zone_seconds
         self.year = year
+        self.is_calibrated = False
+        """The log itself told its zone."""
         self._minute = ""
         self._minute_seconds = 0
         self._minute_zone: int | None = None
@@ -138,6 +142,7 @@ class LocalClock:
         except ValueError:
             return
         self.zone_seconds = round(difference / 900) * 900
+        self.is_calibrated = True
 
     def instant(self, stamp: str) -> int | None:
         """Nanoseconds of `YYYY-MM-DD HH:MM:SS.ffffff`, or None where that is no date."""
@@ -197,6 +202,7 @@ def read_line(raw: bytes, clock: LocalClock, labels: Labels | None = None) -> Li
     return replace(
         line,
         at=at if at is not None else line.at,
+        is_zoned=line.is_zoned if at is None else bool(told.zone),
         rank=line.rank if line.rank is not None else told.rank,
         local_rank=line.local_rank if line.local_rank is not None else told.local_rank,
         host=told.host,
@@ -207,7 +213,10 @@ def read_line(raw: bytes, clock: LocalClock, labels: Labels | None = None) -> Li
 
 def read_record(record: Unwrapped, clock: LocalClock, labels: Labels | None = None, prefix: str = "") -> list[Line]:
     """The lines of a JSON record of a log, each with what the record says about it; `prefix` stands before each."""
-    at = record.microseconds * 1000 if record.microseconds is not None else _instant(record.stamp, clock)
+    if record.microseconds is not None:
+        at, is_zoned = record.microseconds * 1000, True
+    else:
+        at, is_zoned = _instant(record.stamp, clock)
     lines = []
     for text in record.lines:
         line = read_line(f"{prefix}{text}".encode("utf-8", "replace"), clock, labels)
@@ -218,6 +227,7 @@ def read_record(record: Unwrapped, clock: LocalClock, labels: Labels | None = No
             replace(
                 line,
                 at=at if at is not None else line.at,
+                is_zoned=line.is_zoned if at is None else is_zoned,
                 speaker="logger" if line.speaker == "plain" and at is not None else line.speaker,
                 level=line.level or record.level,
                 host=line.host or record.host,
@@ -228,12 +238,15 @@ def read_record(record: Unwrapped, clock: LocalClock, labels: Labels | None = No
     return lines
 
 
-def _instant(stamp: str | None, clock: LocalClock) -> int | None:
+def _instant(stamp: str | None, clock: LocalClock) -> tuple[int | None, bool]:
+    """When a stamp is, and whether it says its zone."""
     told = None if stamp is None else _ISO.match(stamp)
     if told is None:
-        return None
+        return None, False
     written = f"{told['day']} {told['clock']}"
-    return zoned_instant(written, told["zone"]) if told["zone"] else clock.instant(written)
+    if told["zone"]:
+        return zoned_instant(written, told["zone"]), True
+    return clock.instant(written), False
 
 
 def _passed_on_at(told: PassedOn, clock: LocalClock) -> int | None:
@@ -302,7 +315,10 @@ def _logger_line(match: re.Match[str], clock: LocalClock) -> Line:
     level = match["before"]
     if level is None and (found := _LEVEL.search(text[:160])):
         level = found[1]
-    return Line(text, at, "logger" if at is not None else "plain", level or "", rank=_number(match["rank"]))
+    return Line(
+        text, at, "logger" if at is not None else "plain", level or "", rank=_number(match["rank"]),
+        is_zoned=bool(match["zone"]),
+    )  # fmt: skip
 
 
 def _kernel_line(match: re.Match[str], clock: LocalClock) -> Line:
@@ -320,7 +336,7 @@ def _kernel_line(match: re.Match[str], clock: LocalClock) -> Line:
     told = _XID.search(match["text"])
     return Line(
         match["text"], at, "logger" if at is not None else "plain", "", match["host"] or match["host2"],
-        source="kernel", code=f"xid:{int(told[1])}" if told else None,
+        source="kernel", code=f"xid:{int(told[1])}" if told else None, is_zoned=bool(match["offset"]),
     )  # fmt: skip
 
 

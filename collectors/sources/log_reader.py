@@ -16,12 +16,12 @@ Rules
 from __future__ import annotations
 
 import hashlib
-import io
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
+from rerail.collectors.patience import Patience
 from rerail.collectors.sources.attempts import Attempts, AttemptState
 from rerail.collectors.sources.going_on import Hints, hints_before
 from rerail.collectors.sources.launcher_log import LauncherLog
@@ -32,7 +32,7 @@ from rerail.collectors.sources.progress_lines import SIGNS, may_tell
 from rerail.collectors.sources.tail import shown
 from rerail.collectors.sources.telling import LITERALS, is_telling
 from rerail.collectors.sources.tracebacks import HEAD, Tracebacks
-from rerail.server.core.facts import Evidence, Fact
+from rerail.server.core.facts import Fact
 
 HEAD_BYTES = HEAD.encode()
 LONGEST_FIRST = 4096
@@ -70,6 +70,10 @@ class Read:
     digest: str = ""
     is_stamped: bool = False
     """Some line of it tells when it was."""
+    zone_is_told: bool = False
+    """Every stamp that was read says its time zone, or the log says it of them all."""
+    stopped_at: int | None = None
+    """The byte at which the time for reading was over; None where it was read whole."""
 
 
 class _Shapes:
@@ -78,6 +82,7 @@ class _Shapes:
     def __init__(self) -> None:
         self._silent: set[bytes] = set()
         self._kept: dict[bytes, int] = {}
+        self._steps: dict[bytes, bool] = {}
         self._least: int | None = None
         self._heads = 0
         self.counted = 0
@@ -109,6 +114,16 @@ class _Shapes:
             self.counted += 1
             return False
         return True
+
+    def may_tell_of_steps(self, line: bytes) -> bool:
+        """Whether a line that is not wanted for what it tells may still be one of progress."""
+        shape = line[:400].translate(None, _DIGITS)
+        known = self._steps.get(shape)
+        if known is None:
+            known = may_tell(line)
+            if len(line) <= 400 and len(self._steps) < MOST_SHAPES:
+                self._steps[shape] = known
+        return known
 
     def _is_behind(self, line: bytes) -> bool:
         """A rank that had issued less than every rank before it."""
@@ -201,16 +216,21 @@ def read_log(
     prefix: bytes = b"",
     worker_only: bool = False,
     tell: Callable[[int], None] | None = None,
+    patience: Patience | None = None,
 ) -> Read:
-    """The facts of a whole log.
+    """The facts of a whole log, or of what could be read of it within `patience`.
 
     `fallback_at` is the instant of evidence in a log without any stamp; `restart` says which attempt the whole log is
     of, where its place tells; `prefix` is put before every line (`[default1]:` for the log of local rank 1);
     `worker_only`: no line of it is a launcher's. `tell` hears how many bytes were read.
     """
-    options = _Options(emitter, run, node, fallback_at, zone_seconds, year, restart, prefix, worker_only, tell)
+    options = _Options(
+        emitter, run, node, fallback_at, zone_seconds, year, restart, prefix, worker_only, tell,
+        patience or Patience(None),
+    )  # fmt: skip
     read = _read(file, options, None)
-    if not read.is_stamped and fallback_at is not None and read.bytes < AGAIN_BYTES and file.seekable():
+    has_time = not options.patience.is_over(now=True)
+    if has_time and not read.is_stamped and fallback_at is not None and read.bytes < AGAIN_BYTES and file.seekable():
         # Lines of the in-process wrapper are moments, and need an instant: in a log without any, all are one.
         file.seek(0)
         read = _read(file, options, fallback_at)
@@ -231,6 +251,7 @@ class _Options:
     prefix: bytes
     worker_only: bool
     tell: Callable[[int], None] | None
+    patience: Patience
 
 
 def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
@@ -248,13 +269,14 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
     digest = hashlib.sha256()
     together = 0
     hints = Hints()
+    patience = options.patience
     for offset, block in _blocks(file):
         digest.update(block)
         read.bytes += len(block)
         hits, of_steps = _hits(block, quiet, progress)
         starts = [0, *hits] if offset == 0 else hits
         index = at = 0
-        while True:
+        while not patience.is_over():
             if log.tracebacks.open or state.held or log.block or log.pieces.waiting:
                 if together <= 0:
                     _give_up(log, attempts, state, fallback_at)
@@ -292,8 +314,8 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
                 and progress.take_quickly(line, offset + at_line)
             ):
                 continue
-            is_step = may_tell(line) and progress.wants(line)
-            is_wanted = is_open or not is_hit or shapes.wants(line) or bool(state.held) or is_step
+            is_wanted = is_open or not is_hit or shapes.wants(line) or bool(state.held)
+            is_wanted = is_wanted or (shapes.may_tell_of_steps(line) and progress.wants(line))
             is_first = offset + at_line == 0 and len(line) < LONGEST_FIRST  # it tells when the log begins
             if not is_wanted and not is_first:
                 continue
@@ -306,12 +328,16 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
                 together = LINES_TOGETHER
         if options.tell is not None:
             options.tell(read.bytes)
+        if patience.is_over(now=True):
+            read.stopped_at = offset + at
+            break
     progress.flush()
     read.steps_undated = progress.state.undated
     read.is_stamped = state.last_at is not None and state.last_at != fallback_at
     _give_up(log, attempts, state, fallback_at)
     if not options.worker_only:
         progress.end_where_it_broke()
+    read.zone_is_told = read.is_stamped and (clock.is_calibrated or not log.zones_untold)
     read.lines_counted = shapes.counted
     read.digest = digest.hexdigest()
     read.facts = [_placed(fact, options.node) for fact in attempts.with_ranks()]
@@ -343,35 +369,3 @@ def _give_up(log: LauncherLog, attempts: Attempts, state: AttemptState, fallback
 
 def _placed(fact: Fact, node: str | None) -> Fact:
     return replace(fact, node=node) if fact.node == "" else fact
-
-
-def evidence_of_text(
-    data: bytes | BinaryIO,
-    *,
-    run: str,
-    emitter: str,
-    fallback_at: int,
-    job: str | None = None,
-    requeue: int | None = None,
-    restart: int | None = None,
-    iteration: int | None = None,
-    node: str | None = None,
-    artefact: str | None = None,
-) -> list[Evidence]:
-    """The evidence that a log or any other text holds, of whatever kind it is, for one attempt whose key is given.
-
-    The text is masked. Evidence has the stamp of its line where it carries one, else `fallback_at`; `seq` follows from
-    its place in the text, so that the same text gives the same facts. Never raises on any bytes.
-    """
-    file = io.BytesIO(data) if isinstance(data, bytes) else data
-    read = read_log(file, emitter=emitter, run=run, node=node, fallback_at=fallback_at)
-    found = []
-    for fact in read.facts:
-        if isinstance(fact, Evidence):
-            at = fact.at if fact.at > 0 else fallback_at
-            found.append(
-                replace(
-                    fact, at=at, job=job, requeue=requeue, restart=restart, iteration=iteration, artefact=artefact
-                )
-            )  # fmt: skip
-    return found

@@ -535,7 +535,7 @@ class ProgressLog:
         self._own_attempt(begun or at)
         if begun is None and told.seconds is not None:
             begun = at - round(told.seconds * SECOND)
-        self._say(CheckpointLoaded, at, step=step, start=begun if begun is not None else at, end=at)
+        self._say(CheckpointLoaded, at, step=step, start=at if begun is None else min(begun, at), end=at)
         state.base, state.since = step, at
 
     def _ready(self, at: int) -> None:

@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from rerail.collectors.arguments import number_between, whole_seconds
 from rerail.collectors.identity import settings
-from rerail.collectors.live_sources import LiveSource, seconds, whole_seconds
+from rerail.collectors.live_sources import LiveSource
 from rerail.collectors.source import NotConfigured, Polled, Source, SourceDown
 from rerail.collectors.sources.partial_sight import PartialSight
 from rerail.collectors.sources.prometheus_client import TIMEOUT_SECONDS, PrometheusClient, QueryFailed, Reach
@@ -255,11 +256,19 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--step", type=whole_seconds, default=15, help="seconds between two instants (default 15)")
     parser.add_argument(
-        "--lag", type=seconds, default=30.0, help="seconds that samples may be late, and are waited for (default 30)"
+        "--lag",
+        type=number_between(0),
+        default=30.0,
+        help="seconds that samples may be late, and are waited for (default 30)",
     )
-    parser.add_argument("--since-hours", type=seconds, default=1.0, help="how far the first look goes back (default 1)")
     parser.add_argument(
-        "--timeout", type=seconds, default=TIMEOUT_SECONDS, help="seconds that an answer may take (default 30)"
+        "--since-hours", type=number_between(0), default=1.0, help="how far the first look goes back (default 1)"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=number_between(0),
+        default=TIMEOUT_SECONDS,
+        help="seconds that an answer may take (default 30)",
     )
     parser.add_argument("--token-file", type=Path, help="file with a bearer token")
     parser.add_argument("--ca", type=Path, help="certificates that the server's is checked against")

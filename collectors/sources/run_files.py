@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
+from rerail.collectors.patience import Patience
 from rerail.collectors.sources.agent_events import facts_of_agent_events, is_agent_events
 from rerail.collectors.sources.attempts import FACTS_PER_BYTE
 from rerail.collectors.sources.encodings import text_stream
@@ -61,6 +62,7 @@ class FileRead:
     bytes: int = 0
     lines_counted: int = 0
     reason: str | None = None
+    """Why it, or a part of it, was not read."""
 
 
 @dataclass(slots=True)
@@ -136,8 +138,10 @@ def read_run_files(
     tell: Callable[[str, int], None] | None = None,
     zone_seconds: int = 0,
     dates_by_file: bool = False,
+    seconds: float | None = None,
 ) -> RunFiles:
-    """Read every file. `tell` hears each path and how many of its bytes were read.
+    """Read every file. `tell` hears each path and how many of its bytes were read; `seconds`: the longest that one log
+    may take, of which what was read until then counts.
 
     `zone_seconds`: east of UTC, of stamps that name no zone. `dates_by_file`: what no line of any file dates was when
     its file was written last; else it is at `UNKNOWN_INSTANT`.
@@ -174,7 +178,7 @@ def read_run_files(
             fallback = path.stat().st_mtime_ns
             run.dated_by_file.append(str(path))
         before = len(run.facts)
-        run.files.append(_read(path, kind, run, fallback, tell, zone_seconds))
+        run.files.append(_read(path, kind, run, fallback, tell, zone_seconds, seconds))
         for fact in run.facts[before:]:
             if (isinstance(fact, RecoveryMark) and fact.stage is MarkStage.NOTICED) or isinstance(fact, Exit):
                 ends.setdefault(fact.restart or 0, fact.at)
@@ -249,13 +253,14 @@ def _read(
     fallback: int,
     tell: Callable[[str, int], None] | None,
     zone_seconds: int,
+    seconds: float | None,
 ) -> FileRead:
     mark = hashlib.sha256(str(path).encode()).hexdigest()[:16]
     emitter = f"{'log' if kind == 'log' else 'file'}/{mark}"
     run.paths[emitter] = str(path)
     try:
         if kind == "log":
-            return _read_log(path, emitter, run, fallback, tell, zone_seconds)
+            return _read_log(path, emitter, run, fallback, tell, zone_seconds, seconds)
         if kind == "agent events":
             with open_log(path) as file:
                 found = list(
@@ -301,6 +306,7 @@ def _read_log(
     fallback: int,
     tell: Callable[[str, int], None] | None,
     zone_seconds: int,
+    seconds: float | None,
 ) -> FileRead:
     place = str(path).replace(os.sep, "/")
     attempt = ATTEMPT_IN_PATH.findall(place)
@@ -312,7 +318,7 @@ def _read_log(
             file, emitter=emitter, run=RUN, fallback_at=fallback, zone_seconds=zone_seconds,
             year=time.gmtime(path.stat().st_mtime).tm_year, prefix=prefix,
             restart=int(attempt[-1]) if attempt else None, worker_only=bool(attempt),
-            tell=None if tell is None else lambda done: tell(str(path), done),
+            tell=None if tell is None else lambda done: tell(str(path), done), patience=Patience(seconds),
         )  # fmt: skip
     facts = read.facts
     if attempt:  # the log of one attempt's workers tells of no other
@@ -320,7 +326,10 @@ def _read_log(
     elif not any(isinstance(fact, (RecoveryMark, AttemptStarted, Exit)) for fact in facts):
         facts = [_keyless(fact) for fact in facts]
     run.facts += facts
-    return FileRead(str(path), "log", len(facts), read.bytes, read.lines_counted)
+    reason = None
+    if read.stopped_at is not None:
+        reason = f"reading stopped after {seconds:g} s at byte {read.stopped_at}: nothing behind it was read"
+    return FileRead(str(path), "log", len(facts), read.bytes, read.lines_counted, reason)
 
 
 def _keyless(fact: Fact) -> Fact:

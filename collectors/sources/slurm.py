@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rerail.collectors.arguments import number_between
 from rerail.collectors.formats import ImportFormat, OldFile
 from rerail.collectors.identity import inherited, settings
-from rerail.collectors.live_sources import LiveSource, seconds_from_one
+from rerail.collectors.live_sources import LiveSource
 from rerail.collectors.source import Polled, Source, SourceDown
 from rerail.collectors.sources.partial_sight import PartialSight
 from rerail.collectors.sources.slurm_facts import Naming, SlurmFacts
@@ -293,10 +294,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what of a job names its run (default name)",
     )  # fmt: skip
     parser.add_argument(
-        "--interval", type=seconds_from_one, default=30.0, help="seconds between two looks (default 30)"
+        "--interval", type=number_between(1), default=30.0, help="seconds between two looks (default 30)"
     )
     parser.add_argument(
-        "--since-hours", type=seconds_from_one, default=48.0, help="how far the first look goes back (default 48)"
+        "--since-hours", type=number_between(1), default=48.0, help="how far the first look goes back (default 48)"
     )
 
 

@@ -28,6 +28,11 @@ LITERALS: tuple[bytes, ...] = (
     b"xiting program", b"ashes not", b"invalid pointer", b"GPU is lost",
     b"double free", b"in use", b"ailure",
     b"uota exceeded", b"nplugged", b"ink down", b"ink DOWN", b"definitely down",
+    b"xited with code", b"rashed with", b"EXIT CODE", b"lowdown", b" died", b"marked dead", b"retry count",
+    b"nstance-action", b"ebalance rec", b"aintenance", b"EventType", b"not known", b"Stale file", b"ransport endpoint",
+    b"Read-only file",
+    b"MPI_ABORT", b"Process name", b"DCGM_FR", b"access fault", b"_STATUS_", b"Duplicate GPU", b"ncclInvalid",
+    b"wc_status", b"IBV_WC", b"OM when alloc",
     b"# EXIT rc", b"raining done", b"raining compl", b"raining finish", b"inished training",
 )  # fmt: skip
 """None of them holds a digit: lines are also compared without their digits."""
@@ -56,6 +61,18 @@ _TELLING = re.compile(
     r"|CheckpointException|failed to (?:save|load|write)|I/O error|[Ll]ink (?:is )?[Dd](?:own|OWN)\b"
     r"|[Cc]able (?:is )?unplugged"
     r"|definitely down|[Cc]arrier lost|state DOWN"
+    r"|Duplicate GPU|ncclInvalid|[Ll]oss is (?:nan|NaN|inf)\b"
+    r"|^Killed\s*$|!!!! FATAL|SLICE_FAILURE|Connect timeout|Failed to import"
+    r"|exited with code|crashed with exit code|EXIT CODE: |terminated with signal|\bline \d{1,6}: {1,8}\d{1,10} [A-Z]"
+    r"|died unexpectedly|A worker died|worker process has died|marked dead|has died|memory pressure|OOM when allocating"
+    r"|Resource exhausted|[Cc]uda failure|CUDA failure|HIP error|cudaError|launch failure|RmInitAdapter|DCGM_FR_"
+    r"|dcgm[^\n]{0,80}[Ff]ail|thermal (?:slowdown|violation)|Memory access fault|_STATUS_[A-Z]|cublas runtime error"
+    r"|Transport retry|efa_rdm_|libfabric:|IBV_WC_|wc_status|UCX {1,3}ERROR|PMIX ERROR"
+    r"|any network address|unexpectedly closed"
+    r"|Name or service not known|name resolution|Lustre|transport endpoint|Slow ?Down|nccl\w{1,40}\([^\n]{0,80} failed"
+    r"|[Ss]pot interruption|Spot Instance Inter|be (?:interrupted|terminated|reclaimed|preempted)|instance-action"
+    r"|HOST_MAINTENANCE|aintenance[- ]event|undergoing maintenance|rebalance rec|EventType|this job is preempted"
+    r"|Host EC2|MPI_ABORT was|Process name: \[\[|Unexpected result"
 )
 _NEVER = re.compile(r"num nan iterations|\bINFO\b[^\n]{0,80}retry|timeout ?=|timeout: \d|--[\w-]{0,40}timeout")
 _ALWAYS = re.compile(r"Error|ERROR|rror:|Xid|out of memory|oom|CANCELLED|killed", re.IGNORECASE)

@@ -29,8 +29,14 @@ GROUP_SUCCEEDED = re.compile(
 DONE = re.compile(r"Done waiting for other agents")
 DEATH_SIGNAL = re.compile(r"Received (?P<signal>\d{1,3}|Signals\.\w+) death signal, shutting down workers")
 CHILD_FAILED = re.compile(r"^(?:torch\.distributed\.elastic\.multiprocessing\.errors\.)?ChildFailedError")
+TABLE_TIME = re.compile(r"^\s+time\s+: (?P<day>\d{4}-\d\d-\d\d)_(?P<clock>\d\d:\d\d:\d\d)\s*$")
+TABLE_HOST = re.compile(r"^\s+host\s+: (?P<host>[\w.-]{1,120})\s*$")
 TABLE_RANK = re.compile(r"^\s+rank\s+: (?P<rank>\d{1,9}) \(local_rank: (?P<local>\d{1,9})\)")
 TABLE_EXIT = re.compile(r"^\s+exitcode\s+: (?P<code>-?\d{1,9}) \(pid: (?P<pid>\d{1,10})\)")
+TABLE_RAISED = re.compile(
+    r"^ {2}(?P<last>(?P<type>[A-Za-z_][\w.]{0,200}(?:Error|Exception|Interrupt|Failure))(?:: .{0,4000})?)$"
+)
+"""The end of the traceback that a rank left in its error file."""
 
 NOT_TELLING = re.compile(
     r"^(?:pynvml\.NVML|\[train\]|# (?:CMD|ENV|EXIT)\b)|NVML Shared Library Not Found|libnvidia-ml\.so"

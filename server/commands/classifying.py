@@ -77,7 +77,7 @@ def classify(parsed: argparse.Namespace) -> int:
     answers = []
     for group in groups:
         progress = _Progress()
-        files = read_run_files(group, tell=progress.show)
+        files = read_run_files(group, tell=progress.show, seconds=parsed.time_limit)
         progress.end()
         answers.append((group, files, interruptions(files)))
     if all(each.kind == "skipped" for _, files, _ in answers for each in files.files):
@@ -213,7 +213,7 @@ def _answer(group: Sequence[str], files: RunFiles, found: Sequence[Interruption]
         "interruptions": [_interruption_answer(each, files, places) for each in found],
         "files": [
             {"path": file.path, "kind": file.kind, "bytes": file.bytes, "facts": file.facts,
-             "lines_counted": file.lines_counted}
+             "lines_counted": file.lines_counted, "reason": file.reason}
             for file in files.files
             if file.kind != "skipped"
         ],
@@ -296,11 +296,12 @@ def _print(group: Sequence[str], files: RunFiles, found: Sequence[Interruption])
     places = _places(files, [line for each in found for line in _resting(each)[:SHOWN_LINES]])
     for each in found:
         _print_interruption(each, files, places)
-    skipped = [file for file in files.files if file.kind == "skipped"]
-    for file in skipped[:10]:
-        print(f"  not read: {file.path}: {file.reason}", file=sys.stderr)
-    if len(skipped) > 10:
-        print(f"  … and {len(skipped) - 10} more files not read", file=sys.stderr)
+    complaints = [file for file in files.files if file.reason is not None]
+    for file in complaints[:10]:
+        extent = "not read" if file.kind == "skipped" else "not all read"
+        print(f"  {extent}: {file.path}: {file.reason}", file=sys.stderr)
+    if len(complaints) > 10:
+        print(f"  … and {len(complaints) - 10} more files like these", file=sys.stderr)
 
 
 def _dump_group_answer(files: RunFiles, found: Sequence[Evidence]) -> dict[str, object]:

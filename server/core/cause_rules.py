@@ -25,6 +25,7 @@ from rerail.server.core.facts import Evidence, Initiator, Outcome, Pairs
 from rerail.server.core.naming import device_in, exception_in, node_in, rank_in
 from rerail.server.core.pattern_words import words_of
 from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.wanted import Wanted
 
 SURVIVED_NS = 120_000_000_000
 """A run that completed a step so long after something has survived it."""
@@ -96,6 +97,8 @@ class Reading:
     """Whom the line accuses, where that is not who said it."""
     traits: Pairs = ()
     domain: Domain | None = None
+    is_of_a_task: bool = False
+    """Whether the rank is the number of a task of Slurm: a rank only where each task is one."""
 
 
 MACHINES = frozenset({"kernel", "dcgm"})
@@ -200,6 +203,14 @@ class Case:
         told = next((sign for sign in self.signs if sign.item.evidence.code == code and sign.rank is None), None)
         return who(None, worker.node or None) if told is None else told.who
 
+    def node_of(self, worker: WorkerExit) -> str | None:
+        """The machine of an exit: as stated with it, else as the line that tells of it names."""
+        if worker.node or worker.rank < 0:
+            return worker.node or None
+        code = f"exitcode {worker.exit_code}"
+        told = (sign for sign in self.signs if sign.rank == worker.rank and sign.item.evidence.code == code)
+        return next((sign.node for sign in told if sign.node), None)
+
     def error_ns(self, emitter: str) -> int:
         """How far an emitter's clock may be off."""
         return self.clock_errors.get(emitter, UNSTATED_ERROR_NS)
@@ -223,7 +234,8 @@ class Match:
     at: int | None = None
     initiating: tuple[TimedEvidence, ...] = ()
     """Evidence this cause rests on."""
-    missing_evidence: str | None = None
+    missing_evidence: Sequence[Wanted] = ()
+    """What would settle it; what was given already is left out by the judge."""
     weight: Weight = Weight.LINE
     traits: Pairs = ()
     domain: Domain | None = None
@@ -246,7 +258,7 @@ class CauseRule:
     """Who reads a line that several know: the lowest."""
     reads: Callable[[Evidence], Reading | None] | None = None
     """Reads what a pattern cannot, after its lines."""
-    settles: str | None = None
+    settles: tuple[Wanted, ...] = ()
     """What evidence would settle it, for conclusions from lines alone."""
 
 
@@ -260,10 +272,11 @@ def read_by(rule: CauseRule, evidence: Evidence, lowered: str) -> Reading | None
         if found is None or (row.unless is not None and row.unless.search(text)):
             continue
         groups = found.groupdict()
-        accused = groups.get("rank") or groups.get("rank_")
+        task = groups.get("task")
+        accused = groups.get("rank") or groups.get("rank_") or task
         return Reading(
             rule.name, row.role, row.says, found.group(0)[:300], row.confidence, row.weight,
-            int(accused) if accused else None, _traits(found, evidence), row.domain,
+            int(accused) if accused else None, _traits(found, evidence), row.domain, task is not None,
         )  # fmt: skip
     return rule.reads(evidence) if rule.reads is not None else None
 

@@ -43,6 +43,8 @@ _SUPPOSES = re.compile(
     r"|catch(?:es|ing)?|retry on|retries on|retrying on|known issue|documented|see also)\b|\bhint:)[^\n]{0,60}$",
     re.IGNORECASE,
 )
+_WARNED = re.compile(r"^\S{1,400}:\d{1,7}: \w{0,60}Warning: ")
+"""How Python prints a warning; its code goes on."""
 _RAISED = re.compile(r"[A-Za-z_][\w.]{0,200}(?:Error|Exception|Failure|Interrupt)(?::|$)")
 _GOES_ON = re.compile(
     r"\b(?:retrying|will retry|will be retried|recovered|continuing|carrying on|ignoring|ignored|skipping|skipped"
@@ -58,6 +60,8 @@ def is_mention(text: str, words: str) -> bool:
     if at < 0:
         return False
     before, behind = text[:at], text[at : at + 200]
+    if _WARNED.match(text):
+        return True
     if _FAILED.search(text) or _RAISED.match(text):
         return False
     if _GOES_ON.search(text):

@@ -22,11 +22,16 @@ _PRINTER = re.compile(
 _SELF = re.compile(
     r"\bPG [^\]\n]{0,160}?Rank (\d{1,7})\]|\[Rank (\d{1,7})\]|^\s{0,4}\[?Rank[ =:](\d{1,7})\b|\brank=(\d{1,7})\b"
     r"|^(?:\w{1,80}(?:Error|Exception): )Rank (\d{1,7})[,:]|\bglobal_rank[=: ]{1,2}(\d{1,7})\b"
-    r"|^rank (\d{1,7}) EXC\b|^(\d{1,7}) EXC\b",
+    r"|^rank (\d{1,7}) EXC\b|^(\d{1,7}) EXC\b"
+    r"|\bRank (\d{1,7}), node [\w.-]{1,120}, device \d{1,4}\b|\bnode [\w.-]{1,120}, device \d{1,4}, rank (\d{1,7})\b"
+    r"|\bUnexpected result \S{1,40} on rank (\d{1,7})\b",
     re.IGNORECASE,
 )
 _NODE = re.compile(
-    r"\bnode: ?([A-Za-z0-9][\w.-]{0,120})|\bnode ([A-Za-z0-9][\w.-]{0,120}),"
+    r"\bnode name: ([A-Za-z0-9][\w.:-]{0,120})|\bnode: ?([A-Za-z0-9][\w.-]{0,120})"
+    r"|\bNode failure on ([A-Za-z0-9][\w.-]{0,120})"
+    r"|\bnode ([A-Za-z0-9][\w.-]{0,120}),|(?:^|\s)node/([A-Za-z0-9][\w.-]{0,250})(?=\s|$)"
+    r"|\bat node \(ID: [0-9a-f]{1,64}, IP: ([\d.]{7,40})\)|\bthe node \(IP: ([\d.]{7,40}),"
     r"|\bnode ([A-Za-z][\w-]{0,60}\d[\w.-]{0,60})\b"
     r"|\bsrun: error: ([A-Za-z0-9][\w.-]{0,120}): tasks? |\bon node ([A-Za-z0-9][\w.-]{0,120}) exited"
     r"|\bNodes? ([A-Za-z0-9][\w.\[\],-]{0,120}) not responding|\bON ([A-Za-z0-9][\w.-]{0,120}) CANCELLED AT"

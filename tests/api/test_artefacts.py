@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import pickle
+import random
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -194,7 +195,8 @@ class Evil:
         ("photo.png", b"\x89PNG\0\0\0\0", "unknown", "neither a flight recorder dump nor text"),
         ("empty.log", b"   \n", "unknown", "the file is empty"),
         ("quiet.log", b"all is well\n", "log", "no line of it tells of a fault"),
-        ("bomb.gz", gzip.compress(b"\0" * 300_000_000, 9), "unknown", "bytes come out of it"),
+        ("old.pickle", pickle.dumps({"entries": []}, 0), "flight_recorder", "a pickle of protocol 0 or 1"),
+        ("old.pickle", pickle.dumps(Evil(), 1), "flight_recorder", "a pickle of protocol 0 or 1"),
     ],
 )
 def test_what_cannot_be_understood_is_kept_and_said(
@@ -204,6 +206,55 @@ def test_what_cannot_be_understood_is_kept_and_said(
     assert (told["kind"], told["pieces"]) == (kind, 0)
     assert words in told["refused"][0]
     assert run.get(f"/api/v1/artefacts/{told['sha256']}").content == content
+
+
+def test_a_packed_file_that_cannot_be_unpacked_is_not_kept_since_nobody_can_mask_it(run: httpx.Client):
+    for name, content, words in [
+        ("bomb.gz", gzip.compress(b"\0" * 300_000_000, 9), "more than 268435456 bytes come out of it"),
+        ("no.gz", b"\x1f\x8bnothing", "cannot be unpacked"),
+    ]:
+        answer = run.post(PATH, params={"name": name}, content=content)
+        assert answer.status_code == 422
+        assert name in answer.json()["error"]["message"] and words in answer.json()["error"]["message"]
+
+
+def test_of_a_packed_log_that_is_cut_off_what_came_out_is_read(run: httpx.Client):
+    whole = gzip.compress(TRACEBACK + random.Random(3).randbytes(4000).hex().encode(), mtime=0)
+    told = give(run, "rank1.log.gz", whole[:-40])
+    assert told["pieces"] == 1
+    assert told["remarks"] == ["the gzip file is cut off: what came out of it was read"]
+
+
+def test_secrets_do_not_reach_the_store_whatever_a_file_is(run: httpx.Client):
+    secret = "hf_abcdefghijklmnopqrst"
+    line = f"[rank1]: ValueError: no access with {secret}\n"
+    dump = pickle.loads(recorded("hang4_rank_2"))
+    dump["entries"][0]["frames"] = [{"name": f"load('{secret}')", "filename": "train.py", "line": 3}]
+    cut = pickle.dumps(dump, 2)[:-9]
+    for name, content in [
+        ("a.log", line.encode()),
+        ("b.log.gz", gzip.compress(line.encode())),
+        ("c.log", line.encode("utf-16")),
+        ("d.log", b"caf\xe9\n" + line.encode()),
+        ("trace_rank_2", pickle.dumps(dump, 2)),
+        ("trace_rank_3", cut),
+        ("trace_rank_4.gz", gzip.compress(pickle.dumps(dump, 2))),
+        ("trace_rank_5.json", json.dumps(dump).encode()),
+        ("old.pickle", pickle.dumps(dump, 0)),
+    ]:
+        stored = run.get(f"/api/v1/artefacts/{give(run, name, content)['sha256']}").content
+        shown = gzip.decompress(stored) if name.endswith(".gz") else stored
+        assert secret[3:].encode() not in shown.replace(b"\0", b""), name
+        assert b"***" in shown or name == "a.log", name
+        if name == "trace_rank_3":
+            assert len(shown) == len(cut)
+    kept = pickle.loads(gzip.decompress(run.get(f"/api/v1/artefacts/{told_of(run, 'trace_rank_4.gz')}").content))
+    assert kept["entries"][0]["frames"][0]["name"] == "load('***')"
+    assert kept["entries"][1:] == dump["entries"][1:]
+
+
+def told_of(run: httpx.Client, name: str) -> str:
+    return next(row["sha256"] for row in run.get(PATH).json()["artefacts"] if row["name"] == name)
 
 
 def test_a_packed_log_is_looked_into_and_the_rank_can_be_told(run: httpx.Client):

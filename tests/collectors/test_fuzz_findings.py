@@ -13,6 +13,13 @@ FOUND = [
         b"failure_detected Node: localhost_1_0 Rank: 0 Time: 2026-11-29 12:05:13.731 UTC\n",
     ),
     (
+        "log",  # a load that ends before the moment at which it is taken to have begun
+        b"[2026-11-03 10:06:00,000] [INFO] [comm.py:683:init_distributed] Initializing TorchBackend in DeepSpeed with "
+        b"backend nccl\n[5853-11-03 10:05:40,000] [INFO] [engine.py:27:load] [Torch] Loading checkpoint from "
+        b"/ckpt/global_step20/mp_rank_00_model_states.pt...\n[2026-11-03 10:05:50,000] [INFO] [engine.py:29:load] "
+        b"[Torch] Loaded checkpoint from /ckpt/global_step20/mp_rank_00_model_states.pt.\n",
+    ),
+    (
         "scheduler",  # a NUL in the name of a node
         b"NodeName=n1 Arc\x00h FreeMem=12038\n   State=DOWN\n   Reason=Not responding [root@2026-11-29T12:17:46]\n\n",
     ),

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerail.collectors.formats import OldFile, formats
+from rerail.collectors.patience import Patience
 from rerail.collectors.sources.error_files import error_file, evidence_of_error_file
-from rerail.collectors.sources.log_reader import BLOCK_BYTES, evidence_of_text, read_log
+from rerail.collectors.sources.log_reader import BLOCK_BYTES, read_log
 from rerail.collectors.sources.run_files import read_run_files
 from rerail.server.cli import main
 from rerail.server.core.codec import FactError
@@ -118,9 +119,9 @@ def test_text_of_many_shapes_is_searched_and_nothing_is_lost():
 
 def test_escape_sequences_and_secrets_do_not_get_through():
     data = b"[rank1]: Traceback (most recent call last):\n[rank1]: ValueError: \x1b[31mAKIAIOSFODNN7EXAMPLE\x07 token=abc123\n"
-    (piece,) = evidence_of_text(data, run="r", emitter="artefact/x", fallback_at=5, restart=2)
+    (piece,) = read(data).facts
     assert "\x1b" not in piece.text and "AKIA" not in piece.text and "abc123" not in piece.text
-    assert (piece.at, piece.restart, piece.rank) == (5, 2, 1)
+    assert piece.rank == 1
 
 
 def old(data: bytes, refused: list, path: str = "x.log", run: str = "r") -> OldFile:
@@ -179,11 +180,44 @@ def test_a_receivers_stamp_in_front_of_every_line_changes_no_evidence() -> None:
     lines = ["[rank1]: ValueError: bad batch", "[rank0]: RuntimeError: Connection reset by peer"]
     received = [f"179595559{number}.733 n{number} {line}" for number, line in enumerate(lines)]
     plain, stamped = (
-        [
-            (fact.rank, fact.text)
-            for fact in evidence_of_text("\n".join(each).encode(), emitter="e", run="r", fallback_at=7)
-        ]
-        for each in (lines, received)
+        [(fact.rank, fact.text) for fact in read("\n".join(each).encode()).facts] for each in (lines, received)
     )
     assert plain == stamped
     assert [rank for rank, _ in plain] == [1, 0]
+
+
+def test_reading_that_takes_too_long_stops_and_says_where(tmp_path, capsys):
+    """A clock that jumps stands for a slow disk or hostile lines."""
+    now = iter([0.0, *[1.0] * 3, *[99.0] * 1000])
+    data = b"".join(b"[rank1]: ValueError: bad batch %d of %s\n" % (n, b"abcdefgh"[n % 8 :]) for n in range(3000))
+    told = read(data, patience=Patience(60, lambda: next(now)))
+    assert 0 < told.stopped_at < len(data)
+    assert told.facts
+    assert read(data).stopped_at is None
+    (tmp_path / "train.log").write_bytes(data * 200)
+    assert main(["classify", str(tmp_path), "--json", "--time-limit", "1"]) == 0
+    (file,) = json.loads(capsys.readouterr().out)["files"]
+    assert file["reason"] is None or "reading stopped after 1 s at byte" in file["reason"]
+    with pytest.raises(SystemExit):
+        main(["classify", str(tmp_path), "--time-limit", "0"])
+    assert "'0' is not a number between 1 and 1000000" in capsys.readouterr().err
+
+
+def test_a_line_behind_a_screen_of_escape_sequences_is_read():
+    line = b"\x1b[38;5;196m\x1b[0m" * 30_000 + b"[rank2]: RuntimeError: DataLoader worker (pid 7) exited unexpectedly\n"
+    (found,) = read(b"hello\n" + line).facts
+    assert (found.rank, found.text) == (2, "RuntimeError: DataLoader worker (pid 7) exited unexpectedly")
+
+
+@pytest.mark.parametrize(
+    ("line", "is_told"),
+    [
+        (b"2026-11-29T12:00:00Z RuntimeError: Connection closed by peer\n", True),
+        (b"2026-11-29T12:00:00+09:00 RuntimeError: Connection closed by peer\n", True),
+        (b"2026-11-29 12:00:00 RuntimeError: Connection closed by peer\n", False),
+        (b'{"log": "RuntimeError: Connection closed by peer\\n", "time": "2026-11-29T12:00:00Z"}\n', True),
+        (b"RuntimeError: Connection closed by peer\n", False),
+    ],
+)
+def test_whether_the_stamps_of_a_log_say_their_zone(line, is_told):
+    assert read(line).zone_is_told is is_told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
 from pathlib import Path
@@ -9,11 +10,14 @@ from pathlib import Path
 BENCH = Path(__file__).parents[2] / "bench" / "verdicts.py"
 
 
+@functools.cache
 def bench():
     spec = importlib.util.spec_from_file_location("bench_verdicts", BENCH)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
+    module.outcomes = functools.cache(module.outcomes)  # several tests ask for the same
+    module.public = functools.cache(module.public)
     return module
 
 
@@ -41,3 +45,17 @@ def test_of_the_runs_that_another_judge_saw_more_are_judged_right_here():
     ours = {each.name.rsplit(" ", 1)[0]: each for each in reversed(found)}
     right = sum(ours[name.removesuffix(" (cycle log)")].is_class_right for name, *_ in theirs)
     assert right >= 23 > sum(row[1] for row in theirs)
+
+
+def test_excerpts_of_public_logs_are_judged_as_well_as_when_this_was_written():
+    found = bench().public()
+    failures = [each for each in found if each.cause]
+    assert len(failures) >= 180
+    assert [(each.name, each.said) for each in failures if each.cause_is != "right"] == []
+    assert [(each.name, each.named) for each in failures if {each.rank_is, each.node_is} != {"right"}] == []
+
+
+def test_frightening_words_of_healthy_logs_make_no_interruption():
+    healthy = [each for each in bench().public() if not each.cause]
+    assert len(healthy) >= 40
+    assert [(each.name, each.said) for each in healthy if each.cause_is != "right"] == []

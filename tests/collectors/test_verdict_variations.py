@@ -268,7 +268,7 @@ def test_the_schedulers_word_outweighs_what_the_ranks_print(tmp_path, line, caus
         ("srun: error: gpu-17: task 12: Killed\nsrun: error: gpu-18: tasks 0-7: Terminated\n", "sigkill", 12, "gpu-17"),
         ("srun: error: gpu-17: task 12: Segmentation fault (core dumped)\nsrun: Job step aborted: Waiting up to 32 seconds\n", "crash", 12, "gpu-17"),
         ("srun: error: gpu-17: task 12: Exited with exit code 1\n", "user_exception", 12, "gpu-17"),
-        ("srun: error: gpu-17: task 12: Out Of Memory\n", "host_oom", None, "gpu-17"),
+        ("srun: error: gpu-17: task 12: Out Of Memory\n", "host_oom", 12, "gpu-17"),
         ("mpirun noticed that process rank 3 with PID 0 on node gpu-17 exited on signal 9 (Killed).\n", "sigkill", 3, "gpu-17"),
         ("[2026-11-29 12:00:00,123] [INFO] [launch.py:315:sigkill_handler] Killing subprocess 1234\n[2026-11-29 12:00:01,123] [ERROR] [launch.py:321:sigkill_handler] ['/usr/bin/python', 'train.py'] exits with return code = -9\n", "sigkill", None, None),
         ("[Rank 5] 2026-03-17 19:19:04,123 - train - ERROR - Training failed: ValueError: batch of 3\n", "user_exception", 5, None),

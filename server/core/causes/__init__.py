@@ -6,8 +6,8 @@ Rules
 - The loudest line is not the cause: victims of a death print more than the dead. Only lines with the role `initiating`
   accuse; a rank that first lost its peers and then raises is their echo; what a run survived (it completed steps long
   afterwards) accuses nobody.
-- Among the conclusions the heaviest count (`Weight`), among those the earliest wins over all ranks; at one instant the
-  one with the higher confidence, then the name.
+- Among the conclusions the heaviest count (`Weight`), among those the earliest wins over all ranks; at one instant what
+  one log told first, else the one with the higher confidence, then the name.
 - Where another accusation lies closer than the clocks of the two emitters can tell apart, the verdict says so and is
   less sure.
 - A lone time-out is never called a network fault. What is not known is `unknown`, with a sentence that says what
@@ -36,12 +36,14 @@ from rerail.server.core.cause_rules import (
     read_by,
     sign_of,
 )
+from rerail.server.core.causes.user_exception import GPU_FAILED
 from rerail.server.core.facts import TRAINED_ON, TRAINING_DONE, Evidence, Pairs
 from rerail.server.core.fault_trace import fault_trace
 from rerail.server.core.flight_recorder.ages import remark, too_old
 from rerail.server.core.flight_recorder.summary import SOURCE, STACK_SOURCE
 from rerail.server.core.mentions import SPOKEN, is_mention
 from rerail.server.core.view import CausalRole, Domain, EvidenceLine, Verdict
+from rerail.server.core.wanted import Kind, Wanted, given, still_wanted
 
 __all__ = ["UNKNOWN", "Case", "CauseRule", "Match", "judge", "judged_signs", "reading_of", "rules"]
 
@@ -56,6 +58,8 @@ DOUBTED = 0.8
 
 BEFORE_NS = 300_000_000_000
 """What a source that knows a machine's whole history said so long before an attempt began is not about it."""
+LAUNCHERS = frozenset({"torchrun", "nvrx"})
+"""Who starts the ranks of a machine: below Slurm, a task is then a machine and no rank."""
 HISTORIES = frozenset({"kernel", "dcgm", "slurm", "kubernetes"})
 
 WENT_ON = 0.5
@@ -68,6 +72,8 @@ come back, and its steps prove it."""
 
 _RULES: dict[str, CauseRule] = {}
 _LONG_NUMBER = re.compile(r"\d{3,40}")
+_CODED = re.compile(r"Xid|exitcode|\b(?:failure|error|code|returned)[ :=]{1,3}-?\d", re.IGNORECASE)
+"""Where a number of a line may be what it says."""
 
 UNKNOWN = Verdict(
     cause="unknown",
@@ -75,6 +81,11 @@ UNKNOWN = Verdict(
     confidence=0.0,
     sentence="Nothing that was stated says why it stopped.",
     missing_evidence="The launcher's log, exit codes of every rank, or the last lines of the training log.",
+)
+UNKNOWN_SETTLES = (
+    Wanted("the launcher's log", Kind.LAUNCHER_LOG),
+    Wanted("exit codes of every rank", Kind.EXIT_CODES),
+    Wanted("the last lines of the training log of every rank"),
 )
 
 
@@ -113,10 +124,13 @@ def reading_of(evidence: Evidence) -> Reading:
         half = LONGEST_READ // 2
         evidence = replace(evidence, text=f"{evidence.text[:half]}\n{evidence.text[-half:]}")
     shape = evidence.text
-    if "Xid" not in shape and "exitcode" not in shape:
+    if _CODED.search(shape) is None:
         shape = _LONG_NUMBER.sub("000", shape)
     reading = _read(evidence.source, evidence.code, evidence.attributes, shape)
     if reading.role is not CausalRole.INITIATING:
+        is_told = evidence.code is None and evidence.source in SPOKEN and reading.role is CausalRole.CASCADE
+        if is_told and is_mention(evidence.text, reading.words):
+            return replace(reading, role=CausalRole.INFORMATIONAL)
         return reading
     if shape != evidence.text:
         reading = read_by(_known()[reading.cause], evidence, evidence.text.lower()) or UNREAD
@@ -142,14 +156,17 @@ def judged_signs(case: Case, *, goes_by_log: bool = True) -> tuple[Sign, ...]:
     lost_peers: dict[int, int] = {}
     signs = []
     went_on = _went_on(case) if goes_by_log else _WentOn({}, {})
+    starts_ranks = any(item.evidence.source in LAUNCHERS for item in case.evidence)
     for item in case.evidence:
         sign = sign_of(item, reading_of(item.evidence))
+        if starts_ranks and sign.reading.is_of_a_task:
+            sign = replace(sign, reading=replace(sign.reading, rank=None))
         reading, rank = sign.reading, sign.rank
         if sign.accuses and (_is_survived(case, sign) or went_on.covers(sign)):
             sign = replace(sign, reading=replace(reading, role=CausalRole.UNKNOWN))
         elif rank is not None:
             since = lost_peers.get(rank)
-            is_generic = reading.cause == "user_exception" and sign.accuses
+            is_generic = reading.cause == "user_exception" and sign.accuses and reading.says != GPU_FAILED
             if is_generic and since is not None and 0 <= sign.at - since <= ECHO_NS:
                 sign = replace(sign, reading=replace(reading, role=CausalRole.CASCADE))
             elif reading.role is CausalRole.CASCADE or (sign.accuses and reading.weight is Weight.WAIT):
@@ -213,7 +230,8 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
             case, found = as_told, [(rule, _doubted(match)) for rule, match in _concluded(as_told)]
     remarks = {order: remark(age) for order, age in too_old(case.evidence, case.last_step_at, case.noticed_at).items()}
     if not found:
-        return UNKNOWN, fault_trace(case, None, remarks)
+        wanted = still_wanted(UNKNOWN_SETTLES, _given(case, None))
+        return replace(UNKNOWN, missing_evidence=wanted), fault_trace(case, None, remarks)
     rule, match = _decisive(found)
     verdict = Verdict(
         cause=rule.name,
@@ -223,7 +241,7 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
         culprit_rank=match.rank,
         culprit_node=match.node or None,
         advice=rule.advice,
-        missing_evidence=match.missing_evidence,
+        missing_evidence=still_wanted(match.missing_evidence, _given(case, match.node)),
         traits=_usable(match.traits),
     )
     doubt = _doubt(case, verdict, match)
@@ -245,6 +263,12 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
     )
 
 
+def _given(case: Case, node: str | None) -> frozenset[Kind]:
+    return given(
+        case.evidence, node, has_exits=bool(case.exits or case.exit_codes), has_scheduler=bool(case.scheduler_told)
+    )
+
+
 def _concluded(case: Case) -> list[tuple[CauseRule, Match]]:
     """What every rule concludes that concludes anything."""
     found = []
@@ -260,15 +284,19 @@ def _doubted(match: Match) -> Match:
 
 
 def _decisive(found: Sequence[tuple[CauseRule, Match]]) -> tuple[CauseRule, Match]:
-    """The conclusion that holds: of the heaviest the earliest, at one instant the surest."""
+    """The conclusion that holds: of the heaviest the earliest; at one instant what one log told first, else the surest.
+
+    A log without stamps has one instant for everything, and its order all the same.
+    """
     heaviest = max(match.weight for _, match in found)
     heavy = [(rule, match) for rule, match in found if match.weight == heaviest]
     instants = [match.at for _, match in heavy if match.at is not None]
     first = min(instants, default=None)
-    return min(
-        ((rule, match) for rule, match in heavy if match.at is None or match.at == first),
-        key=lambda entry: (-entry[1].confidence, entry[1].at is None, entry[0].name),
-    )
+    tied = [(rule, match) for rule, match in heavy if match.at is None or match.at == first]
+    told = [match.initiating[0].evidence for _, match in tied if match.initiating]
+    if len(told) == len(tied) and len({each.emitter for each in told}) == 1:
+        return min(tied, key=lambda entry: (entry[1].initiating[0].evidence.seq, -entry[1].confidence, entry[0].name))
+    return min(tied, key=lambda entry: (-entry[1].confidence, entry[1].at is None, entry[0].name))
 
 
 def _usable(traits: Pairs) -> Pairs:

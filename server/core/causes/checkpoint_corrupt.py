@@ -26,7 +26,7 @@ RULE = CauseRule(
             r"|metadata is None[^\n]{0,120}",
             SAYS,
             confidence=0.85,
-            unless=r"skipping|falling back|NCCL",
+            unless=r"skipping|falling back|NCCL|No space left|StorageFull|QuotaExceeded",
         ),
         line(
             r"(?:size mismatch for|Missing key\(s\) in state_dict|Unexpected key\(s\) in state_dict"

@@ -40,7 +40,7 @@ RULE = CauseRule(
     lines=(
         line(
             r"No space left on device|Errno 28\b|Disk quota exceeded|\bEDQUOT\b"
-            r"|\bENOSPC\b|Errno 122\b",
+            r"|\bENOSPC\b|Errno 122\b|kind: StorageFull",
             "{where} could not write: no space is left ({words}).",
             confidence=0.95,
         ),
@@ -58,6 +58,9 @@ RULE = CauseRule(
             r"|read\(\): fd \d{1,9} failed with[^\n]{0,60}"
             r"|(?:Lustre|LustreError|nfs: server|GPFS|beegfs|ceph)"
             r"[^\n]{0,80}(?:not responding|timed out|evicted|error)[^\n]{0,60}"
+            r"|LustreError:[^\n]{0,160}(?:failed: rc = -\d{1,3}|rc -\d{1,3}|failed with -\d{1,3})"
+            r"|Lustre: [^\n]{0,120}Connection to [^\n]{0,80} was lost"
+            r"|Cannot send after transport endpoint shutdown|nfs: server \S{1,120} not responding[^\n]{0,60}"
             r"|Remote I/O error|I/O error, dev \w{1,20}",
             SAYS,
             confidence=0.85,

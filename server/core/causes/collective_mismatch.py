@@ -11,6 +11,7 @@ from dataclasses import replace
 from rerail.server.core.cause_rules import Case, CauseRule, Match, from_lines, line
 from rerail.server.core.flight_recorder.verdict import MISMATCH, dump_verdict
 from rerail.server.core.view import Domain
+from rerail.server.core.wanted import Kind, Wanted
 
 
 def match(case: Case) -> Match | None:
@@ -22,7 +23,7 @@ def match(case: Case) -> Match | None:
             traits=told.traits,
         )  # fmt: skip
     found = from_lines(case, RULE)
-    return None if found is None else replace(found, rank=None)
+    return None if found is None else replace(found, rank=None, node=None)
 
 
 RULE = CauseRule(
@@ -31,10 +32,16 @@ RULE = CauseRule(
     advice="Look for a branch that only some ranks take; TORCH_DISTRIBUTED_DEBUG=DETAIL names the first difference.",
     match=match,
     order=11,
-    settles="A flight recorder dump of every rank: it names the odd one.",
+    settles=(
+        Wanted(
+            "a flight recorder dump of every rank (it names the odd one)",
+            Kind.DUMPS,
+            "the dumps of the ranks without one",
+        ),
+    ),
     lines=(
         line(
-            r"Detected mismatch between collectives on ranks[^\n]{0,60}"
+            r"Detected mismatch between collectives on ranks[^\n]{0,60}|Mismatched collective detected[^\n]{0,80}"
             r"|Is there a distributed collective mismatch in your code"
             r"|COLLECTIVE_TYPE_MISMATCH|(?:SIZE|DTYPE)_(?:OR_SYNTAX_)?MISMATCH[^\n]{0,60}"
             r"|Mismatch between collective operation types[^\n]{0,80}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rerail.server.core import cuda_errors
 from rerail.server.core.cause_rules import Case, CauseRule, Match, from_lines, line
 from rerail.server.core.view import Domain
 
@@ -33,7 +34,7 @@ RULE = CauseRule(
             r"error: (?:unrecognized arguments|the following arguments are required|argument "
             r"[^\n]{0,60}(?:invalid|expected))[^\n]{0,120}"
             r"|ModuleNotFoundError: [^\n]{0,120}|ImportError: [^\n]{0,160}"
-            r"|cannot open shared object file[^\n]{0,80}"
+            r"|cannot open shared object file[^\n]{0,80}|Failed to import \S{1,200} because of the following error"
             r"|(?:undefined symbol|version `?[A-Z]{3,8}[\w.]{1,40}'? not found)[^\n]{0,80}",
             SAYS,
             confidence=0.85,
@@ -48,6 +49,7 @@ RULE = CauseRule(
         ),
         line(
             r"Torch not compiled with CUDA enabled|no CUDA-capable device is detected"
+            rf"|{cuda_errors.pattern('configuration')}"
             r"|CUDA driver version is insufficient"
             r"|NVIDIA driver on your system is too old"
             r"|no kernel image is available for execution|invalid device ordinal"

@@ -7,7 +7,9 @@ little.
 from __future__ import annotations
 
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line, who
+from rerail.server.core.exit_words import exits, signalled
 from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.wanted import Kind, Wanted
 
 SIGNALS = {
     -11: ("a segmentation fault", "SIGSEGV"),
@@ -16,7 +18,8 @@ SIGNALS = {
     -4: ("an illegal instruction", "SIGILL"),
     -8: ("a floating point exception", "SIGFPE"),
 }
-MISSING = "A core dump or a native stack of the rank that crashed."
+MISSING = (Wanted("a core dump"), Wanted("a native stack of the rank that crashed", Kind.STACKS))
+ABORTED = (Wanted("the exit codes of every rank", Kind.EXIT_CODES), Wanted("the last lines of the others"))
 
 
 def match(case: Case) -> Match | None:
@@ -27,8 +30,11 @@ def match(case: Case) -> Match | None:
         if worker.exit_code in SIGNALS:
             words, signal = SIGNALS[worker.exit_code]
             traits = dict(found.traits) if found is not None else {}
+            named = case.who_ended(worker)
+            if rank is None and found is not None and found.rank is not None:
+                rank, named = found.rank, who(found.rank, case.node_of(worker) or found.node)
             return Match(
-                0.8, f"{case.who_ended(worker)} died of {words}.", rank, worker.node or None,
+                0.8, f"{named} died of {words}.", rank, case.node_of(worker),
                 worker.at if found is None or found.at is None else min(found.at, worker.at),
                 initiating=() if found is None else found.initiating, missing_evidence=MISSING,
                 traits=tuple(sorted({**traits, "signal": signal}.items())),
@@ -49,7 +55,7 @@ def match(case: Case) -> Match | None:
             rank = worker.rank if worker.rank >= 0 else None
             return Match(
                 0.4, f"{case.who_ended(worker)} aborted; aborts are often the echo of another rank's death.", rank,
-                worker.node or None, worker.at, missing_evidence="Exit codes and last lines of every rank.",
+                case.node_of(worker), worker.at, missing_evidence=ABORTED,
                 weight=Weight.ECHO, traits=(("signal", "SIGABRT"),),
             )  # fmt: skip
     return None
@@ -63,10 +69,11 @@ RULE = CauseRule(
     order=38,
     lines=(
         line(
-            r"\btask (?P<rank>\d{1,7}): (?:Segmentation fault|Bus error|Illegal instruction"
+            r"\btask (?P<task>\d{1,7}): (?:Segmentation fault|Bus error|Illegal instruction"
             r"|Floating point exception)"
-            r"|process rank (?P<rank_>\d{1,7}) with PID[^\n]{0,120}exited on signal (?:4|7|8|11)\b"
-            r"|exits with return code = -(?:4|7|8|11)\b",
+            r"|process rank (?P<rank>\d{1,7}) with PID[^\n]{0,120}exited on signal (?:4|7|8|11)\b"
+            rf"|exits with return code = -(?:4|7|8|11)\b|{exits('-?(?:4|7|8|11)|132|135|139', group='rank_')}"
+            rf"|{signalled('SIG(?:SEGV|BUS|ILL|FPE)', 'Segmentation fault|Bus error|Illegal instruction')}",
             "{where} crashed: {words}.",
             confidence=0.8,
         ),
@@ -93,7 +100,8 @@ RULE = CauseRule(
         line(
             r"\(exitcode: (?:-6|134)\)|exitcode\s{0,4}: (?:-6|134) |Signal 6 \(SIGABRT\)"
             r"|Fatal Python error: Aborted|Aborted \(core dumped\)"
-            r"|\btask \d{1,7}: Aborted|exits with return code = -6\b",
+            rf"|\btask \d{{1,7}}: Aborted|exits with return code = -6\b|{exits('-?6|134')}"
+            rf"|{signalled('SIGABRT', 'Aborted')}",
             "{where} aborted; aborts are often the echo of another rank's death.",
             confidence=0.4,
             weight=Weight.ECHO,

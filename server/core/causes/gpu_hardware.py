@@ -7,13 +7,16 @@ an exception of its own. A GPU can be lost without any XID.
 
 from __future__ import annotations
 
+from rerail.server.core import cuda_errors
 from rerail.server.core.cause_rules import Case, CauseRule, LinePattern, Match, Reading, Weight, from_sign, line
 from rerail.server.core.facts import Evidence
 from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.wanted import Kind, Wanted
 from rerail.server.core.xids import XidLine, code_of, xid, xids_in
 
 SAYS = "{where}: a GPU failed ({words})."
 KERNEL = frozenset({"kernel", "dmesg", "journal", "dcgm"})
+MISSING = (Wanted("the kernel log of the node (NVRM: Xid …), which names the GPU", Kind.KERNEL_LOG),)
 APPLICATION = "user_exception"
 
 
@@ -73,7 +76,7 @@ def match(case: Case) -> Match | None:
     node = found.node or next((sign.node for sign in signs if sign.node), None)
     return Match(
         found.confidence, found.sentence, rank, node, first.at, found.initiating,
-        None if node else "The kernel log of the node (NVRM: Xid …), which names the GPU.",
+        MISSING,
         found.weight, found.traits,
         confirming=tuple(
             sign.item for sign in case.signs
@@ -94,16 +97,24 @@ LINES: tuple[LinePattern, ...] = (
     line(
         r"fallen off the bus|GPU is lost|GPU has been lost|GPU_IS_LOST"
         r"|cudaErrorECCUncorrectable|cudaErrorDevicesUnavailable|GPU requires reset"
-        r"|ERROR_GPU_IS_LOST",
+        r"|ERROR_GPU_IS_LOST|CUDA_ERROR_ECC_UNCORRECTABLE|CUDA_ERROR_NVLINK_UNCORRECTABLE|RmInitAdapter failed"
+        r"|DCGM_FR_(?:VOLATILE_DBE_DETECTED|FALLEN_OFF_BUS|UNCORRECTABLE_ROW_REMAP|ROW_REMAP_FAILURE|NVLINK_DOWN"
+        r"|XID_ERROR|GPU_LOST|FABRIC_PROBE_STATE)[^\n]{0,120}",
         SAYS,
         confidence=0.95,
         weight=Weight.ESTABLISHED,
         unless=r"Xid \(",
     ),
     line(
-        r"CUDA error: (?:hardware stack error|unspecified NVLink error|uncorrectable"
-        r"[^\n]{0,40}|system not yet initialized|operation not supported on global/shared address space)",
+        rf"{cuda_errors.pattern('gpu_hardware')}|CUDA error: (?:unspecified NVLink error|uncorrectable[^\n]{{0,40}})"
+        r"|cuda\w{0,40} returned 802\b",
         SAYS,
+        confidence=0.9,
+        weight=Weight.ESTABLISHED,
+    ),
+    line(
+        r"!!!! FATAL ERROR !!!! for \[/dev/accel\d{1,4}[^\n]{0,60}|SLICE_FAILURE_(?:CHIP|HARDWARE|HW)\w{0,40}",
+        "{where}: a TPU failed ({words}).",
         confidence=0.9,
         weight=Weight.ESTABLISHED,
     ),
@@ -126,9 +137,18 @@ LINES: tuple[LinePattern, ...] = (
     line(
         r"GPU health check[^\n]{0,30}fail[^\n]{0,120}"
         r"|UnhealthyNode[^\n]{0,120}(?:GPU|NVLink)[^\n]{0,80}"
-        r"|unhealthy GPU[^\n]{0,80}",
+        r"|unhealthy GPU[^\n]{0,80}"
+        r"|\bdcgm\w{0,12}\b[^\n]{0,80}(?:health|diag)\w{0,8}\b[^\n]{0,40}\bfail(?:ed|ure)?\b[^\n]{0,120}"
+        r"|Overall Health\s{0,4}\|\s{0,4}Failure",
         SAYS,
         confidence=0.8,
+    ),
+    line(
+        r"HW (?:Thermal |Power Brake )?Slowdown\s{1,60}: Active|thermal (?:slowdown|violation)[^\n]{0,80}"
+        r"|DCGM_FR_(?:CLOCK_THROTTLE|THERMAL)\w{0,30}[^\n]{0,80}|temperature above threshold[^\n]{0,60}"
+        r"|pending (?:row remap|page retirement)[^\n]{0,60}",
+        role=CausalRole.CONFIRMATION,
+        unless=r"Not Active|: No\b|: 0\b|not (?:detected|present)",
     ),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rerail.server.core import cuda_errors
 from rerail.server.core.cause_rules import CauseRule, line
 from rerail.server.core.view import Domain
 
@@ -16,12 +17,15 @@ RULE = CauseRule(
         line(
             r"(?:CUDA|HIP|XPU|MPS backend) out of memory"
             r"|\b(?:torch\.(?:cuda\.)?)?OutOfMemoryError\b"
-            r"|(?:CUDA|HIP) error: out of memory|Cuda failure '?out of memory"
+            rf"|{cuda_errors.pattern('gpu_oom')}"
             r"|cudaErrorMemoryAllocation|CUBLAS_STATUS_ALLOC_FAILED"
-            r"|CUDA_ERROR_OUT_OF_MEMORY|RESOURCE_EXHAUSTED: Out of memory",
+            r"|CUDA_ERROR_OUT_OF_MEMORY|RESOURCE_EXHAUSTED: (?:Out of memory|[^\n]{0,80}Ran out of memory)"
+            r"|OOM when allocating tensor|ResourceExhaustedError: failed to allocate memory"
+            r"|Ran out of memory (?:trying to allocate|in memory space)|Attempting to reserve[^\n]{0,80}HBM",
             SAYS,
             confidence=0.95,
-            unless=r"catch|caught|retry|fall(?:ing)? back|java\.lang",
+            unless=r"catch|this is not a failure|attempts to|retry|fall(?:ing)? back|java\.lang|low on memory"
+            r"|allocator_CPU|by allocator cpu",
         ),
     ),
 )

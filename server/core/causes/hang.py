@@ -12,11 +12,16 @@ from __future__ import annotations
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Sign, Weight, from_sign, line
 from rerail.server.core.flight_recorder.verdict import HANG, DumpVerdict, dump_verdict
 from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.wanted import Kind, Wanted
 
 DEADLY = frozenset({-4, -6, -7, -8, -9, -11, 132, 134, 135, 136, 137, 139})
 """Exit codes of processes that a signal ended; SIGTERM is the launcher's own."""
 
-MISSING = "A flight recorder dump or per-rank step beginnings would name the rank that did not arrive."
+MISSING = (
+    Wanted("a flight recorder dump of every rank (it names the one that did not arrive)", Kind.DUMPS),
+    Wanted("when each rank began its last step"),
+)
+KEPT = (Wanted("the stack of that rank", Kind.STACKS), Wanted("its last lines"))
 
 
 def match(case: Case) -> Match | None:
@@ -32,7 +37,7 @@ def match(case: Case) -> Match | None:
         found = from_sign(named[0], RULE, named)
         return Match(
             found.confidence, found.sentence, found.rank, None, waits[0].at if waits else found.at,
-            tuple(sign.item for sign in [*named, *waits][:20]), "Where that rank was: its stack, or its last lines.",
+            tuple(sign.item for sign in [*named, *waits][:20]), KEPT,
             Weight.LINE, found.traits,
         )  # fmt: skip
     if lines:
@@ -158,6 +163,7 @@ RULE = CauseRule(
             r"|no progress (?:for|in) \d{1,9} ?(?:s|sec|min)[^\n]{0,60}"
             r"|training (?:appears|seems) (?:to be )?(?:hung|stuck|hanging)[^\n]{0,60}"
             r"|DEADLINE_EXCEEDED: Barrier timed out[^\n]{0,60}"
+            r"|tasks are unhealthy \(stopped sending heartbeats\)[^\n]{0,120}"
             r"|coordination service[^\n]{0,80}heartbeat[^\n]{0,40}"
             r"|(?:hang|stall|deadlock) detected[^\n]{0,80}"
             r"|step (?:timed out|time-?out)[^\n]{0,60}",

@@ -10,8 +10,10 @@ import re
 
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Sign, Weight, from_sign, line, who
 from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.wanted import Wanted
 
 KILLED = frozenset({-9, 137})
+NOT_KILLED = (Wanted("the exit codes of the other ranks: none that is known was a kill"),)
 SAYS = "{where} was killed by the kernel: the host, or its memory limit, was exhausted ({words})."
 VICTIM = re.compile(r"Killed process (\d{1,10}) \(([^)\n]{1,60})\)")
 
@@ -39,6 +41,7 @@ def match(case: Case) -> Match | None:
 
 def _killed(case: Case, kernel: list[Sign]) -> Match:
     first = next((sign for sign in kernel if VICTIM.search(sign.text)), kernel[0])
+    placed = next((sign for sign in kernel if sign.reading.rank is not None), None)
     victim = VICTIM.search(first.text)
     kills = [worker for worker in case.exits if worker.exit_code in KILLED]
     told_codes = [code for _, code in case.exit_codes]
@@ -47,17 +50,20 @@ def _killed(case: Case, kernel: list[Sign]) -> Match:
     rank = first.rank
     if rank is None and victim is not None:
         rank = case.rank_of_process(victim.group(1))
+    if rank is None and placed is not None:
+        rank = placed.reading.rank
     if rank is None and on_node and on_node[0].rank >= 0:
         rank = on_node[0].rank
     elif rank is None:
         rank = next((each for each, code in case.exit_codes if code in KILLED), None)
-    node = first.node or (on_node[0].node if on_node else None) or None
+    told_nodes = {sign.node for sign in kernel if sign.node}
+    node = first.node or (on_node[0].node if on_node else None) or (told_nodes.pop() if len(told_nodes) == 1 else None)
     words = f"process {victim.group(1)}, {victim.group(2)}" if victim else first.reading.words
     sentence = SAYS.replace("{where}", who(rank, node)).replace("{words}", words)
     is_confirmed = bool(kills) or any(code in KILLED for code in told_codes)
     if not is_confirmed and told_codes:
         return Match(
-            0.4, sentence, rank, node, first.at, (first.item,), "Exit codes: none that is known was a kill.",
+            0.4, sentence, rank, node, first.at, (first.item,), NOT_KILLED,
             weight=Weight.ECHO,
         )  # fmt: skip
     confirming = tuple(
@@ -65,7 +71,7 @@ def _killed(case: Case, kernel: list[Sign]) -> Match:
     )
     confidence = 0.97 if is_confirmed else 0.9
     return Match(
-        confidence, sentence, rank, node, first.at, (first.item,), None, Weight.ESTABLISHED,
+        confidence, sentence, rank, node, first.at, (first.item,), (), Weight.ESTABLISHED,
         (("signal", "SIGKILL"),), confirming=confirming,
     )  # fmt: skip
 
@@ -83,8 +89,10 @@ RULE = CauseRule(
             r"|\bOOMKilling\b|Detected \d{1,6} oom[_-]kill event[^\n]{0,60}"
             r"|exceeded (?:job )?memory limit[^\n]{0,60}|OUT_OF_MEMORY\b"
             r"|systemd-oomd[^\n]{0,60}Killed[^\n]{0,60}|have been OOM Killed"
-            r"|oom_reaper: reaped process|\btasks? [\d,-]{1,60}: Out Of Memory"
-            r"|node running low on memory",
+            r"|oom_reaper: reaped process|\btask (?P<task>\d{1,7}): Out Of Memory"
+            r"|\btasks [\d,-]{1,60}: Out Of Memory"
+            r"|\b(?!0 )\d{1,6} Workers \(tasks / actors\) killed due to memory pressure"
+            r"|node running low on memory|oom[_-]kill event\(s\)",
             SAYS,
             role=CausalRole.CONFIRMATION,
             confidence=0.95,

@@ -28,6 +28,7 @@ RULE = CauseRule(
         line(
             rf"\w{{0,60}}(?:Error|Exception|Failure)\b[^\n]{{0,160}}\b{THING}\b[^\n]{{0,40}}\b{NUMBER}\b[^\n]{{0,60}}"
             rf"|\w{{0,60}}(?:Error|Exception|Failure)\b[^\n]{{0,120}}\b{NUMBER}\b[^\n]{{0,40}}\b{THING}\b[^\n]{{0,60}}"
+            rf"|\b{THING}\b[^\n]{{0,20}} is {NUMBER}\b[^\n]{{0,20}}\b(?:stopp|abort|terminat|exit)ing\b[^\n]{{0,40}}"
             rf"|(?:stopp|abort|terminat|halt|exit)\w{{0,6}}[^\n]{{0,60}}\b{THING}\b[^\n]{{0,40}}\b{NUMBER}\b",
             SAYS,
             confidence=0.9,

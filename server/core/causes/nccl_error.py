@@ -8,10 +8,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rerail.server.core import cuda_errors
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line
 from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.wanted import Kind, Wanted
 
-MISSING = "The first rank that failed: its own log and exit code; and the counters of the links between the two."
+MISSING = (
+    Wanted("the log of the rank that failed first"),
+    Wanted("the exit codes of every rank", Kind.EXIT_CODES),
+    Wanted("the counters of the links between the two"),
+)
 
 
 def match(case: Case) -> Match | None:
@@ -62,15 +68,18 @@ RULE = CauseRule(
         line(
             r"ncclSystemError[^\n]{0,160}|ncclInternalError[^\n]{0,160}"
             r"|NCCL error[^\n]{0,120}unhandled (?:system|cuda) error[^\n]{0,120}"
+            r"|NCCL operation nccl\w{1,40}\([^\n]{0,80} failed: unhandled[^\n]{0,80}"
             r"|ncclUnhandledCudaError[^\n]{0,160}",
             SAYS,
             confidence=0.6,
             weight=Weight.WAIT,
+            unless=cuda_errors.ANY,
         ),
         line(
             r"ncclInvalidUsage[^\n]{0,160}|ncclInvalidArgument[^\n]{0,160}",
             SAYS,
             confidence=0.7,
+            weight=Weight.WAIT,
             domain=Domain.WORKLOAD,
         ),
         line(r"NCCL INFO [^\n]{0,120} -> \d{1,3}\b", role=CausalRole.INFORMATIONAL),
@@ -78,6 +87,7 @@ RULE = CauseRule(
             r"(?:NCCL watchdog thread|Process group watchdog thread) terminated with exception: (?!CUDA)"
             r"[^\n]{0,120}|NCCL WARN (?!Socket)[^\n]{0,160}",
             role=CausalRole.CASCADE,
+            unless=cuda_errors.ANY,
         ),
     ),
 )

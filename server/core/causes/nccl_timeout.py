@@ -10,9 +10,17 @@ import re
 
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, line
 from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.wanted import Kind, Wanted
 
-MISSING = "A flight recorder dump of every rank: it tells who did not join, or that all did and the link is at fault."
+MISSING = (
+    Wanted(
+        "a flight recorder dump of every rank (it tells who did not join, or that all did and the link is at fault)",
+        Kind.DUMPS,
+        "the dumps of the ranks that left none",
+    ),
+)
 ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (-?\d{1,12})")
+HEARD = re.compile(r"due to a collective timeout from (?:this local rank| {1,3}rank (\d{1,7}))")
 GROUP = re.compile(r"\[PG (?:ID )?(\d{1,9})")
 MOST_NAMED = 6
 
@@ -21,7 +29,7 @@ def match(case: Case) -> Match | None:
     """The watchdog's line, and the rank that had issued less than the others."""
     signs = case.accusing(RULE.name)
     if not signs:
-        return None
+        return _by_hearsay(case)
     first = signs[0]
     operation = dict(first.reading.traits).get("operation")
     ranks = sorted({sign.rank for sign in signs if sign.rank is not None})
@@ -43,6 +51,21 @@ def match(case: Case) -> Match | None:
         confirming=tuple(
             sign.item for sign in case.signs if sign.reading.cause == RULE.name and not sign.accuses
         )[:50],
+    )  # fmt: skip
+
+
+def _by_hearsay(case: Case) -> Match | None:
+    """Only those speak whom another rank's time-out made dump what they know."""
+    told = next(
+        (sign for sign in case.signs if sign.reading.cause == RULE.name and HEARD.search(sign.text)), None
+    )  # fmt: skip
+    if told is None:
+        return None
+    by = HEARD.search(told.text)
+    waited = f"rank {by.group(1)}" if by is not None and by.group(1) else "a rank"
+    return Match(
+        0.5, f"A collective timed out ({waited} waited in vain, as others tell).", None, None, told.at, (told.item,),
+        MISSING, Weight.WAIT,
     )  # fmt: skip
 
 
@@ -89,7 +112,7 @@ RULE = CauseRule(
         line(
             r"Watchdog caught collective operation timeout: WorkNCCL\((?:"
             r"[^)\n]{0,120}?OpType=(?P<operation>\w{1,60}))?[^)\n]{0,200}"
-            r"|Watchdog caught collective operation timeout",
+            r"|Watchdog caught collective operation timeout|\bTimeout at NCCL work: \d{1,12}",
             confidence=0.7,
             weight=Weight.WAIT,
         ),

@@ -21,8 +21,12 @@ from rerail.server.core.cause_rules import (
 from rerail.server.core.facts import Evidence
 from rerail.server.core.naming import exception_in
 from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.wanted import Kind, Wanted
 
-MISSING = "Logs and exit codes of the other side: whether it died first."
+MISSING = (
+    Wanted("the log of the other side (whether it died first)"),
+    Wanted("the exit codes of every rank", Kind.EXIT_CODES),
+)
 OWN = frozenset(
     [
         "ConnectionError",
@@ -101,10 +105,27 @@ RULE = CauseRule(
             r"|(?:NIC|network) health check[^\n]{0,30}fail[^\n]{0,80}",
             "{where} lost the network: {words}.",
             confidence=0.75,
-            unless=r"Disable NIC health",
+            unless=r"Disable NIC health|IPv6 network addresses of",
+        ),
+        line(
+            r"Transport retry count exceeded on[^\n]{0,80}|efa_rdm_\w{1,40}error\(\)[^\n]{0,160}"
+            r"|\bIBV_WC_(?!SUCCESS)\w{1,40}|wc_status[ =:]{1,3}(?!0\b|IBV_WC_SUCCESS)\S{1,40}"
+            r"|libfabric:[^\n]{0,120}(?:unresponsive|unreachable)[^\n]{0,80}",
+            "{where} got no answer over the fabric: {words}.",
+            confidence=0.6,
+            weight=Weight.WAIT,
+        ),
+        line(
+            r"(?:SlowDown|Slow Down|ServiceUnavailable|RequestLimitExceeded|TooManyRequests|rateLimitExceeded)\b"
+            r"[^\n]{0,40}"
+            r"(?:when calling|: |reduce your request rate)[^\n]{0,120}",
+            "{where} was refused by a storage service ({words}).",
+            confidence=0.6,
+            unless=r"automatically retried",
         ),
         line(
             r"Gloo connectFullMesh failed[^\n]{0,160}"
+            r"|gloo/transport/tcp/[^\n]{0,60}Connect timeout[^\n]{0,60}"
             r"|timed out connecting: SO_ERROR[^\n]{0,80}",
             "{where} could not connect to its peers at start-up ({words}).",
             confidence=0.5,
@@ -112,7 +133,14 @@ RULE = CauseRule(
             domain=Domain.UNKNOWN,
         ),
         line(
+            r"thrown while requesting (?:GET|HEAD|POST|PUT) |IPv6 network addresses of \(",
+            role=CausalRole.INFORMATIONAL,
+        ),
+        line(
             r"Connection closed by peer|Connection reset by peer|Connection refused"
+            r"|PMIX ERROR: (?:UNREACHABLE|LOST_CONNECTION|COMM_FAILURE)[^\n]{0,80}"
+            r"|UCX\s{1,3}ERROR[^\n]{0,160}|[Rr]emote (?:side|peer) unexpectedly closed"
+            r"|UNAVAILABLE: (?:Socket closed|Connection|failed to connect)"
             r"|Broken pipe|Socket Timeout|recvValue(?:WithTimeout)? failed"
             r"|sendBytes failed|failed to (?:recv|send)|Failed to recv, got \d{1,6} bytes"
             r"|Connection was likely closed|DistNetworkError"

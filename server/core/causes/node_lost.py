@@ -38,7 +38,9 @@ RULE = CauseRule(
         line(
             r"DUE TO NODE FAILURE|Nodes? [\w.\[\],-]{1,120} not responding, setting DOWN"
             r"|NODE_FAIL\b[^\n]{0,60}|Node failure on [\w.-]{1,80}"
-            r"|NodeDiedError[^\n]{0,100}|node[^\n]{0,60}marked dead[^\n]{0,40}"
+            r"|NodeDiedError[^\n]{0,100}|\bnode\b[^\n]{0,260}marked dead[^\n]{0,40}"
+            r"|Host EC2 [^\n]{0,60}terminated|Raylet is terminated|raylet (?:has )?died unexpectedly"
+            r"|[Tt]he node (?:\(IP: [\d.]{7,40}[^\n]{0,120}\) )?has died\b[^\n]{0,60}"
             r"|NodeStatusUnknown|Kubelet stopped posting node status"
             r"|NodeNotReady[^\n]{0,80}|Node is not ready|\bNodeLost\b"
             r"|DeletionByPodGC|NodeShutdown\b|imminent node shutdown|stopped by Kueue \(NodeFailures\)[^\n]{0,100}"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line
 from rerail.server.core.facts import Initiator
 from rerail.server.core.view import Domain
 
+STEP = re.compile(r"\*{3} STEP \S{1,40} ON \S{1,120} CANCELLED AT")
+"""What Slurm prints of a step that somebody cancelled, and of one that it ends because a task of it failed."""
+
 
 def match(case: Case) -> Match | None:
     """The attempt was stopped, not broken."""
-    told = from_lines(case, RULE)
+    told = None if _ended_by_a_task(case) else from_lines(case, RULE)
     if not case.is_planned:
         return told
     if told is not None:
@@ -17,6 +22,18 @@ def match(case: Case) -> Match | None:
     if case.next_initiator is Initiator.OPERATOR or case.says("operator"):
         return Match(0.95, "An operator stopped it.", weight=Weight.PLANNED)
     return Match(0.9, "It was restarted without any fault.", weight=Weight.PLANNED)
+
+
+def _ended_by_a_task(case: Case) -> bool:
+    """Slurm ended the step because a task had failed: that was told before, and nothing else tells of a person."""
+    place = next((place for place, sign in enumerate(case.signs) if sign.reading.cause == RULE.name), None)
+    if place is None or any(not STEP.search(sign.text) for sign in case.accusing(RULE.name)):
+        return False
+    return any(
+        sign.reading.cause != RULE.name
+        and (sign.accuses or sign.reading.weight is Weight.ESTABLISHED)
+        for sign in case.signs[:place]
+    )  # fmt: skip
 
 
 RULE = CauseRule(

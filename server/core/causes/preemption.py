@@ -41,19 +41,30 @@ RULE = CauseRule(
             r"|PreemptionByScheduler[^\n]{0,60}|EvictionByEvictionAPI[^\n]{0,60}"
             r"|TerminationByKubelet[^\n]{0,60}"
             r"|Workload was (?:preempted|evicted)[^\n]{0,80}"
-            r"|spot (?:instance )?interruption[^\n]{0,80}"
+            r"|spot (?:instance )?interruption[^\n]{0,80}|this job is preempted"
+            r"|instance-action[\"' ]{0,2}[:=][^\n]{0,60}(?:terminate|stop|hibernate)"
+            r"|compute\.instances\.preempted|TERMINATE_ON_HOST_MAINTENANCE|state[:= ]{1,3}PREEMPTED"
+            r"|EventType[\"']?\s?:\s?[\"'](?:Preempt|Terminate)[\"'][^\n]{0,80}"
+            r"|TPU[^\n]{0,40} (?:was|has been|is) (?:preempted|undergoing maintenance)[^\n]{0,60}"
             r"|instance[^\n]{0,30} (?:preempted|reclaimed)[^\n]{0,60}|State=PREEMPTED"
             r"|The node was low on resource[^\n]{0,80}|\bEvicted\b[^\n]{0,100}",
             SAYS,
             confidence=0.95,
             weight=Weight.ESTABLISHED,
-            unless=r"client was evicted|Lustre|OOMKill",
+            unless=r"client was evicted|Lustre|OOMKill|no preemption|may be due to a preemption|to retrieve preemption",
         ),
         line(
             r"preemption (?:warning|notice|signal)[^\n]{0,80}"
+            r"|instance (?:is going to|will|is about to) be (?:interrupted|terminated|stopped|reclaimed|preempted)"
+            r"[^\n]{0,60}"
             r"|received SIGUSR[12][^\n]{0,80}preempt",
             SAYS,
             confidence=0.85,
+        ),
+        line(
+            r"rebalance recommendation[^\n]{0,80}|maintenance[- ]event[^\n]{0,80}"
+            r"|EventType[\"']?\s?:\s?[\"'](?:Reboot|Redeploy|Freeze)[\"']",
+            role=CausalRole.CONFIRMATION,
         ),
         line(r"caught signal \d{1,2}[^\n]{0,40}requeu", role=CausalRole.CONFIRMATION),
     ),

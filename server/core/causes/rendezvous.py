@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from rerail.server.core.cause_rules import CauseRule, Weight, line
 from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.wanted import Kind, Wanted
 
 RULE = CauseRule(
     name="rendezvous",
     domain=Domain.UNKNOWN,
     advice="See which node did not come and why; compare the join time-out with the time a node takes to start.",
     order=28,
-    settles="The launcher's log of every node: who came, and what the others did meanwhile.",
+    settles=(
+        Wanted(
+            "the launcher's log of every node (who came, and what the others did meanwhile)",
+            Kind.LAUNCHER_LOG,
+            "the launchers' logs of the other nodes (whether they came, and what they did meanwhile)",
+        ),
+    ),
     lines=(
         line(
             r"RendezvousTimeoutError[^\n]{0,80}|RendezvousConnectionError[^\n]{0,120}"
@@ -23,6 +30,8 @@ RULE = CauseRule(
             r"|wait timeout after \d{1,12} ?ms, keys[^\n]{0,80}"
             r"|Socket Timeout[^\n]{0,40}store"
             r"|failed to join (?:the )?rendezvous[^\n]{0,80}"
+            r"|Timed out initializing process group in store based barrier[^\n]{0,160}"
+            r"|client socket has failed to connect to any network address[^\n]{0,100}"
             r"|min(?:imum)? (?:number of )?nodes[^\n]{0,40}not (?:reached|available)[^\n]{0,40}",
             "The workers did not find each other ({words}).",
             confidence=0.75,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from rerail.server.core.cause_rules import CauseRule, Weight, line
 from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.wanted import Wanted
 
 RULE = CauseRule(
     name="retry_budget",
     domain=Domain.UNKNOWN,
     advice="Look at the causes of the attempts before it: they spent the budget.",
     order=44,
-    settles="What ended the attempts that spent it.",
+    settles=(Wanted("what ended the attempts that spent it"),),
     lines=(
         line(
             r"EARLY TERMINATION: [^\n]{0,160}|must not be restarted[^\n]{0,80}"

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from rerail.server.core.attempt_record import TimedEvidence
-from rerail.server.core.cause_rules import Case, CauseRule, Match, from_lines, line, who
+from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line, who
+from rerail.server.core.exit_words import exits, signalled
 from rerail.server.core.view import Domain
+from rerail.server.core.wanted import Kind, Wanted
 
 KILLED = frozenset({-9, 137})
-MISSING = "The kernel log (an OOM kill says so there), the scheduler's events, or who sent the signal."
+MISSING = (
+    Wanted("the kernel log of its node (an OOM kill says so there)", Kind.KERNEL_LOG),
+    Wanted("the scheduler's events", Kind.SCHEDULER),
+    Wanted("who sent the signal"),
+)
 TRAITS = (("signal", "SIGKILL"),)
 
 
@@ -19,7 +25,7 @@ def match(case: Case) -> Match | None:
             rank = worker.rank if worker.rank >= 0 else None
             how = "was killed with SIGKILL" if worker.exit_code == -9 else "exited with 137, as after SIGKILL"
             return Match(
-                0.8, f"{case.who_ended(worker)} {how}; nothing says by whom.", rank, worker.node or None, worker.at,
+                0.8, f"{case.who_ended(worker)} {how}; nothing says by whom.", rank, case.node_of(worker), worker.at,
                 initiating=_of(case, rank, told), missing_evidence=MISSING, traits=TRAITS,
             )  # fmt: skip
     for rank, code in case.exit_codes:
@@ -54,9 +60,10 @@ RULE = CauseRule(
     order=42,
     lines=(
         line(
-            r"\btask (?P<rank>\d{1,7}): Killed\b"
-            r"|process rank (?P<rank_>\d{1,7}) with PID[^\n]{0,120}exited on signal 9\b"
-            r"|exits with return code = -9\b",
+            r"\btask (?P<task>\d{1,7}): Killed\b"
+            r"|process rank (?P<rank>\d{1,7}) with PID[^\n]{0,120}exited on signal 9\b"
+            rf"|exits with return code = -9\b|{exits('-9|9|137', group='rank_')}|{signalled('SIGKILL', 'Killed')}"
+            r"|^Killed\s{0,80}$",
             "{where} was killed with SIGKILL; nothing says by whom.",
             confidence=0.8,
         ),
@@ -67,6 +74,15 @@ RULE = CauseRule(
             r"|exit(?:ed)? (?:with )?code (?:137|-9)\b",
             "{where} was killed with SIGKILL; nothing says by whom.",
             confidence=0.8,
+        ),
+        line(
+            r"The actor died unexpectedly before finishing this task|died unexpectedly while executing this task"
+            r"|A worker died or was killed while executing a task[^\n]{0,60}|\bWorkerCrashedError\b"
+            r"|\b(?!0 )\d{1,6} Workers crashed due to other reasons"
+            r"|Worker unexpectedly exits with a connection error code \d{1,3}",
+            "A worker of Ray went away without a word; Ray names what it may have been, and does not know which.",
+            confidence=0.6,
+            weight=Weight.WAIT,
         ),
         line(
             r"Interruption\.TERMINATED (?:affecting ranks |on ranks=)\{(?P<rank>\d{1,7})",

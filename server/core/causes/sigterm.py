@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from rerail.server.core.cause_rules import Case, CauseRule, Match, from_lines, line
 from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.wanted import Kind, Wanted
 
-MISSING = "The scheduler's events and the shell history of who could send signals."
+MISSING = (
+    Wanted("the scheduler's events", Kind.SCHEDULER),
+    Wanted("the shell history of who could send signals"),
+)
 
 
 def match(case: Case) -> Match | None:
@@ -49,7 +53,9 @@ RULE = CauseRule(
             r"|Worker group (?:UNHEALTHY|FAILED)|Stopping worker group"
             r"|forcefully (?:killing|exiting)|Job step aborted"
             r"|Killing subprocess \d{1,10}|\btasks? [\d,-]{1,60}: Terminated"
-            r"|Joining cluster restart|Unable to shutdown process \d{1,10}",
+            r"|Joining cluster restart|Unable to shutdown process \d{1,10}"
+            r"|Global rank \d{1,7} \(PID \d{1,10}\) (?:exited with code -15\b|has still not exited)"
+            r"|Killing global rank \d{1,7}|terminated with signal SIGTERM",
             role=CausalRole.TEARDOWN,
         ),
     ),

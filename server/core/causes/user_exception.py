@@ -6,6 +6,7 @@ same exception on several ranks is the same fault everywhere and blames no singl
 
 from __future__ import annotations
 
+from rerail.server.core import cuda_errors
 from rerail.server.core.cause_rules import (
     Case,
     CauseRule,
@@ -17,11 +18,15 @@ from rerail.server.core.cause_rules import (
     line,
     who,
 )
+from rerail.server.core.exit_words import exits
 from rerail.server.core.facts import Evidence
 from rerail.server.core.naming import exception_in, reported_in, without_numbers
 from rerail.server.core.view import CausalRole, Domain
+from rerail.server.core.wanted import Wanted
 
-MISSING = "The traceback in the training log."
+MISSING = (Wanted("the traceback, in the log or the error file of that rank"),)
+GPU_FAILED = "{where} made its GPU fail: {words}."
+"""A call of CUDA that failed is no echo of lost peers, whatever its process printed before."""
 RELAYS = frozenset(
     {"ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "CalledProcessError", "RankShouldRestart",
      "SignalException", "HealthCheckError", "RayTaskError", "MPIAbort", "RankDiscarded", "ActorDiedError",
@@ -100,16 +105,27 @@ def _raised(case: Case, signs: list[Sign]) -> Match:
     rank = first.rank if first.rank is not None else _only_failed(case)
     confidence = first.reading.confidence if rank is not None else 0.75
     named = first.who if rank == first.rank else who(rank, first.node)
-    if len(ranks) > 1:
+    if len(ranks) > 1 and not _is_origin(first, same):
         named = ", ".join(map(str, ranks[:8])) + ("" if len(ranks) <= 8 else f", … ({len(ranks)} in all)")
         return Match(
             0.85, f"Ranks {named} raised {first.reading.words}", None, None, first.at,
             tuple(sign.item for sign in same[:20]), traits=first.reading.traits,
         )  # fmt: skip
+    says = f"{named} raised {first.reading.words}"
+    if first.reading.says == GPU_FAILED:
+        says = f"{named} made its GPU fail: {first.reading.words.rstrip('.')}."
     return Match(
-        confidence, f"{named} raised {first.reading.words}", rank, first.node, first.at, (first.item,),
-        traits=first.reading.traits,
+        confidence, says, rank, first.node, first.at, (first.item,), traits=first.reading.traits,
     )  # fmt: skip
+
+
+def _is_origin(first: Sign, same: list[Sign]) -> bool:
+    """A GPU that failed before the others': a fault of its own, where an exception of the program is everybody's."""
+    return (
+        first.rank is not None
+        and first.reading.says == GPU_FAILED
+        and all(sign.rank == first.rank or sign.at > first.at for sign in same)
+    )
 
 
 def _what(sign: Sign) -> str:
@@ -130,7 +146,7 @@ def _exited(case: Case) -> Match | None:
         if 0 < worker.exit_code < 126 and (rank is None or rank not in echoing):
             return Match(
                 0.5, f"{case.who_ended(worker)} ended itself with exit code {worker.exit_code} and said no more.", rank,
-                worker.node or None, worker.at, missing_evidence=MISSING, weight=Weight.ECHO,
+                case.node_of(worker), worker.at, missing_evidence=MISSING, weight=Weight.ECHO,
             )  # fmt: skip
     return None
 
@@ -144,12 +160,20 @@ RULE = CauseRule(
     reads=reads,
     lines=(
         line(
-            r"CUDA error: (?:an illegal memory access|an illegal instruction|unspecified launch failure"
-            r"|device-side assert|misaligned address|invalid (?:argument|configuration|resource handle)"
-            r"|invalid program counter)[^\n]{0,60}|device-side assert triggered"
-            r"|Assertion `[^`\n]{1,120}` failed",
-            "{where} made its GPU fail: {words}.",
+            rf"{cuda_errors.pattern('user_exception')}"
+            r"|CUDA error: invalid (?:argument|configuration|resource handle)[^\n]{0,60}|device-side assert triggered"
+            r"|CUDA_ERROR_(?:LAUNCH_FAILED|ILLEGAL_ADDRESS|ASSERT|MISALIGNED_ADDRESS)\b"
+            r"|Triton Error \[CUDA\]: [^\n]{0,80}|Memory access fault by GPU node-\d{1,4}[^\n]{0,160}"
+            r"|\b(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT|HIPBLAS|MIOPEN)_STATUS_(?!SUCCESS)\w{1,40}"
+            r"|cublas runtime error : [^\n]{0,80}|Assertion `[^`\n]{1,120}` failed",
+            GPU_FAILED,
             confidence=0.8,
+        ),
+        line(
+            rf"{cuda_errors.ANY}[^\n]{{0,80}}",
+            GPU_FAILED,
+            confidence=0.6,
+            unless=r"may (?:potentially )?fail with|unexpected CUDA errors|CUDA errors? (?:might|may|can|could) be",
         ),
         line(
             r"Interruption\.BASE_EXCEPTION (?:affecting ranks |on ranks=)\{(?P<rank>\d{1,7})\}",
@@ -157,7 +181,10 @@ RULE = CauseRule(
             confidence=0.75,
         ),
         line(
-            r"\btask (?P<rank>\d{1,7}): Exited with exit code \d{1,3}"
+            r"\btask (?P<task>\d{1,7}): Exited with exit code \d{1,3}"
+            rf"|{exits('[1-9]{1}[0-9]{0,2}', group='rank')}"
+            r"|MPI_ABORT was invoked on rank (?P<rank_>\d{1,7}) in communicator"
+            r"|Process name: \[\[\d{1,10},\d{1,10}\],\d{1,7}\]"
             r"|exits with return code = \d{1,3}\b",
             confidence=0.5,
             weight=Weight.ECHO,

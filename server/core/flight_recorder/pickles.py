@@ -10,6 +10,7 @@ Rules
 
 from __future__ import annotations
 
+import re
 import struct
 
 from rerail.server.core.flight_recorder.refusal import (
@@ -19,6 +20,7 @@ from rerail.server.core.flight_recorder.refusal import (
     MOST_CONTAINERS,
     MOST_ITEMS,
     MOST_OPCODES,
+    MOST_TEXTS,
     DumpRefusedError,
 )
 
@@ -33,6 +35,9 @@ REFUSED_NAMES = {
 }  # fmt: skip
 """Names of opcodes that no recorder writes, for the sentence that refuses them."""
 
+PROTOCOL = 2
+"""What PyTorch's recorder writes."""
+_OLD = re.compile(rb"\((?:[dl]p\d+\n|[dl]\.)|[}\]]q.[(.\x58\x55]|c[\w.]+\n[\w.]+\n[(\])}pq]", re.DOTALL)
 _LONG, _INT, _SHORT, _FLOAT = struct.Struct("<I"), struct.Struct("<i"), struct.Struct("<H"), struct.Struct(">d")
 
 
@@ -46,6 +51,11 @@ _MARK = _Mark()
 def is_pickle(content: bytes) -> bool:
     """Whether bytes begin as a pickle of protocol 2 to 5 does."""
     return len(content) > 2 and content[0] == 0x80 and 2 <= content[1] <= 5
+
+
+def is_old_pickle(content: bytes) -> bool:
+    """Whether bytes are a pickle of protocol 0 or 1, which have no mark of their own: its first and last opcodes."""
+    return content[-1:] == b"." and _OLD.match(content[:400]) is not None
 
 
 def read_pickle(content: bytes) -> object:
@@ -71,6 +81,7 @@ class _Reader:
         self._memo: dict[int, object] = {}
         self._stack: list[object] = []
         self._containers = 0
+        self._texts = 0
         self.at = 0
         """Offset of the opcode that is being read."""
 
@@ -100,10 +111,12 @@ class _Reader:
                 push(memo[number])
                 position += 4
             elif code == 0x58:  # BINUNICODE
+                self._texts += 1
                 length = _LONG.unpack_from(content, position)[0]
                 push(self._text(position + 4, length))
                 position += 4 + length
             elif code == 0x8C:  # SHORT_BINUNICODE
+                self._texts += 1
                 length = content[position]
                 push(self._text(position + 1, length))
                 position += 1 + length
@@ -188,6 +201,8 @@ class _Reader:
             raise DumpRefusedError(f"the pickle is cut off at offset {self.at} of {len(self._content)}")
 
     def _text(self, start: int, length: int) -> str:
+        if self._texts > MOST_TEXTS:
+            raise DumpRefusedError(f"the pickle holds more than {MOST_TEXTS} texts")
         if length > LONGEST_TEXT:
             raise DumpRefusedError(f"a text of {length} bytes at offset {self.at}; the most is {LONGEST_TEXT}")
         self._must_hold(start, length)

@@ -7,9 +7,10 @@ and memory are bounded whatever the bytes are.
 from __future__ import annotations
 
 MOST_BYTES = 64 * 1024 * 1024
-MOST_OPCODES = 4_000_000
+MOST_OPCODES = 12_000_000
 MOST_CONTAINERS = 1_000_000
-"""Many times what the default ring of 2,000 entries takes with stacks."""
+MOST_TEXTS = 2_000_000
+"""Several times what a ring of 20,000 entries takes with a stack of 30 frames each; the default ring has 2,000."""
 
 MOST_ENTRIES = 200_000
 MOST_VALUES = 4_000_000

@@ -15,16 +15,31 @@ from rerail.server.core.flight_recorder.ages import DOUBTED, remark, too_old
 from rerail.server.core.flight_recorder.analysis import analysis, dumps_near, is_dump, several
 from rerail.server.core.flight_recorder.conclusions import Conclusion
 from rerail.server.core.flight_recorder.summary import DUMP_CODE
+from rerail.server.core.wanted import Kind, Wanted
 
 HANG, MISMATCH = "hang", "collective_mismatch"
 MOST_EVIDENCE = 20
-SETTLES = {
-    Conclusion.MISMATCH: "The program's own log of the odd ranks: which branch they took.",
-    Conclusion.MISSING: "The stack of the culprit at that time, or its last lines: what kept it.",
-    Conclusion.LATE: "The stack of the late ranks while the others waited, or their last lines.",
-    Conclusion.ALL_JOINED: "NCCL's own log (NCCL_DEBUG=INFO), the nodes' kernel logs, and the state of the network.",
-    Conclusion.NOT_SEEN: "The dumps of the ranks that left none, or the end of their logs.",
-    Conclusion.DEADLOCK: "The stacks of both sides: they name the two collectives that are called in different order.",
+SETTLES: dict[Conclusion, tuple[Wanted, ...]] = {
+    Conclusion.MISMATCH: (Wanted("the program's own log of the odd ranks (which branch they took)"),),
+    Conclusion.MISSING: (
+        Wanted("the stack of the culprit at that time", Kind.STACKS),
+        Wanted("its last lines (what kept it)"),
+    ),
+    Conclusion.LATE: (
+        Wanted("the stack of the late ranks while the others waited", Kind.STACKS),
+        Wanted("their last lines"),
+    ),
+    Conclusion.ALL_JOINED: (
+        Wanted("NCCL's own log (NCCL_DEBUG=INFO)"),
+        Wanted("the nodes' kernel logs", Kind.KERNEL_LOG),
+        Wanted("the state of the network"),
+    ),
+    Conclusion.NOT_SEEN: (Wanted("the dumps of the ranks that left none"), Wanted("the end of their logs")),
+    Conclusion.DEADLOCK: (
+        Wanted(
+            "the stacks of both sides (they name the two collectives that are called in different order)", Kind.STACKS
+        ),
+    ),
 }
 
 
@@ -41,7 +56,7 @@ class DumpVerdict:
     at: int
     initiating: tuple[TimedEvidence, ...]
     """The dumps of the culprits; all of them where nobody is blamed."""
-    missing_evidence: str | None
+    missing_evidence: tuple[Wanted, ...]
     traits: Pairs
     """`operation` and `frame`, sorted by name, where they are known."""
 

@@ -1,0 +1,105 @@
+"""What hostile files cost: time and memory of reading each, and of masking what is kept of it.
+
+    python bench/hostile_files.py [--megabytes 20]
+
+Each file is read in a process of its own, as it would be on the page of an incident. Time is processor time; memory is
+the most of the process, with its imports (first line: a file of one word).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import multiprocessing
+import pickle
+import random
+import resource
+import time
+from collections.abc import Callable
+from multiprocessing.queues import SimpleQueue
+
+from rerail.collectors.kept_files import kept
+from rerail.collectors.uploads import understood
+
+MEGABYTE = 1_000_000
+
+
+def _ring(entries: int) -> bytes:
+    frames = [{"name": f"f{depth}", "filename": "model.py", "line": depth} for depth in range(30)]
+    entry = {
+        "record_id": 1, "pg_id": 0, "process_group": ("0", "default_pg"), "collective_seq_id": 1, "p2p_seq_id": 0,
+        "op_id": 1, "profiling_name": "nccl:all_reduce", "time_created_ns": 1_700_000_000_000_000_000,
+        "input_sizes": [[8]], "output_sizes": [[8]], "input_dtypes": ["Float"], "output_dtypes": ["Float"],
+        "state": "completed", "time_discovered_started_ns": None, "time_discovered_completed_ns": None,
+        "retired": True, "timeout_ms": 600_000, "is_p2p": False,
+    }  # fmt: skip
+    return pickle.dumps(
+        {
+            "version": "2.10",
+            "entries": [
+                {**entry, "record_id": number, "collective_seq_id": number, "frames": [dict(one) for one in frames]}
+                for number in range(entries)
+            ],
+        },
+        protocol=2,
+    )
+
+
+def cases(size: int) -> dict[str, tuple[str, Callable[[], bytes]]]:
+    """What is given: name of the case → name of the file and how it is made. `size` in bytes."""
+    return {
+        "one word": ("a.log", lambda: b"hello\n"),
+        "a ring of 20,000 calls, 30 frames each": ("trace_rank_0", lambda: _ring(20_000)),
+        "a pickle of nothing but None": ("trace_rank_0", lambda: b"\x80\x02" + b"N" * size),
+        "a pickle of short texts": ("trace_rank_0", lambda: b"\x80\x02" + b"\x8c\x03abc" * (size // 5)),
+        "JSON of brackets": ("trace_rank_0.json", lambda: b'{"entries":' + b"[" * size),
+        "random bytes": ("a.log", lambda: random.Random(1).randbytes(size).replace(b"\0", b"x")),
+        "tracebacks that never end": (
+            "a.log", lambda: b'Traceback (most recent call last):\n  File "x", line 3\n' * (size // 54),
+        ),
+        "one error, again and again": ("a.log", lambda: b"RuntimeError: NCCL error\n" * (size // 25)),
+        "one line": ("a.log", lambda: b"a=b " * (size // 4)),
+        "escape sequences": ("a.log", lambda: b"\x1b[31m" * (size // 5)),
+        "words of secrets": ("a.log", lambda: b"token=" * (size // 6)),
+        "keys that are never closed": ("a.log", lambda: b"-----BEGIN RSA PRIVATE KEY-----\n" * (size // 32)),
+        "gzip of 300 MB of zeros": ("a.log.gz", lambda: gzip.compress(b"\0" * 300 * MEGABYTE, 9)),
+    }  # fmt: skip
+
+
+def measure(case: str, size: int, told: SimpleQueue[tuple[int, float, float, float, str]]) -> None:
+    """Read and mask one file."""
+    name, make = cases(size)[case]
+    content = make()
+    begin = time.process_time()
+    found = understood(name, content)
+    read = time.process_time() - begin
+    begin = time.process_time()
+    refused = ""
+    try:
+        kept(content)
+    except ValueError:
+        refused = ", not kept"
+    masking = time.process_time() - begin
+    words = "; ".join([*found.refused, *found.remarks]) or f"{len(found.pieces)} pieces of evidence"
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+    told.put((len(content), read, masking, memory, words[:60] + refused))
+
+
+def main() -> None:
+    """Print one row for each case."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--megabytes", type=int, default=20)
+    size = parser.parse_args().megabytes * MEGABYTE
+    context = multiprocessing.get_context("spawn")
+    print(f"{'file':40s} {'MB':>6s} {'read':>8s} {'masked':>8s} {'memory':>8s}  outcome")
+    for case in cases(size):
+        told = context.SimpleQueue()
+        process = context.Process(target=measure, args=(case, size, told))
+        process.start()
+        process.join()
+        length, read, masking, memory, words = told.get()
+        print(f"{case:40s} {length / MEGABYTE:6.1f} {read:6.1f} s {masking:6.1f} s {memory:5.0f} MB  {words}")
+
+
+if __name__ == "__main__":
+    main()
