@@ -62,7 +62,7 @@ def judged(*names: str) -> list[tuple[str | None, str, str, str | None]]:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         paths = [str(CORPUS / name) for name in names]
-        assert classify(argparse.Namespace(paths=paths, each=False, json=True)) == 0
+        assert classify(argparse.Namespace(paths=paths, each=False, json=True, time_limit=None)) == 0
     found = json.loads(out.getvalue())["interruptions"]
     return [(each["job"], each["cause"], each["domain"], each["culprit_node"]) for each in found]
 
