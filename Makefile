@@ -8,7 +8,7 @@ PORT ?= 8050
 # in the environment is never touched.
 TORCH ?= torch==2.13.0
 
-.PHONY: help run test test-fast explore check types bench pictures install install-run clean
+.PHONY: help run test test-fast explore fuzz check types bench pictures install install-run clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -26,6 +26,15 @@ test-fast: install  ## the suite without browser, training and servers: under a 
 
 explore: install  ## property tests on new examples, twenty times as many: what it finds becomes a test of its own
 	@RERAIL_EXPLORE=1 $(BIN)/python -m pytest -n $(WORKERS) $$(grep -rlE '^from hypothesis' tests --include='test_*.py')
+
+FUZZ_SECONDS ?= 60
+
+fuzz: install  ## coverage-guided fuzzing of every parser, FUZZ_SECONDS each (installs atheris)
+	@$(BIN)/python -c "import atheris" 2>/dev/null || $(BIN)/pip install --quiet atheris
+	@mkdir -p build/fuzz
+	@for parser in log kernel flight-recorder scheduler; do \
+	  (cd build/fuzz && ../../$(BIN)/python ../../tests/fuzz/parsers.py $$parser -max_total_time=$(FUZZ_SECONDS) $$parser) \
+	  || exit 1; done
 
 check: install types  ## format, lint, types
 	@$(BIN)/ruff format --check .

@@ -13,25 +13,18 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerail.collectors.agent import Agent
 from rerail.collectors.identity import identity, settings
-from rerail.collectors.machine_commands import (
-    add_kernel,
-    add_prometheus,
-    kernel_opening,
-    kernel_source,
-    prometheus_source,
-)
+from rerail.collectors.live_sources import LiveSource, add_parser, live_sources
 from rerail.collectors.outlet import FileOutlet, HttpOutlet, Outlet, OutletDown
-from rerail.collectors.scheduler_commands import MANIFEST, add_kubernetes, add_slurm, kubernetes_source, slurm_source
 from rerail.collectors.source import NotConfigured, Source, SourceDown
 from rerail.collectors.sources.flight_recorder_live import FlightRecorderLive
-from rerail.collectors.sources.kernel_live import KernelSource
-from rerail.collectors.sources.launcher import LauncherSource, command_of
+from rerail.collectors.sources.kernel_live import KernelSource, kernel_opening
+from rerail.collectors.sources.launcher import LauncherSource
 from rerail.collectors.spool import MOST_BYTES
 from rerail.server.core.codec import encode_lines
 
@@ -78,62 +71,10 @@ def _add_agent(subparsers: Any) -> None:
 def _add_collect(subparsers: Any) -> None:
     parser = subparsers.add_parser("collect", help="follow a source of facts: a launcher's log, a scheduler, a machine")
     sources = parser.add_subparsers(dest="source", required=True, metavar="SOURCE")
-    launcher = sources.add_parser(
-        "launcher", help="output of ft_launcher or torchrun, NVRx's cycle files and per-cycle logs",
-        description="States attempts, recovery marks, exits and evidence from what a launcher prints.",
-    )  # fmt: skip
-    _add_destination(launcher)
-    launcher.add_argument("--log", type=Path, help="the launcher's output")
-    launcher.add_argument("--cycle-info", type=Path, help="directory of --ft-cycle-info-dir (NVRx 0.6 and later)")
-    launcher.add_argument("--app-logs", help="per-attempt logs of the workers, a pattern such as 'logs/app_cycle*.log'")
-    launcher.add_argument(
-        "--run-id", "--run", dest="run_id", help="the run (default: RERAIL_RUN, else the launcher's word)"
-    )
-    launcher.add_argument("--node", help="the node the launcher runs on (default: this one)")
-    launcher.add_argument("--pid", type=int, help="process id of the launcher, to read its settings from")
-    launcher.add_argument("--zone-minutes", type=int, help="time zone of the log, minutes east of UTC")
-    launcher.add_argument("--dir", type=Path, help="where to keep what cannot be sent yet")
-    launcher.add_argument("--once", action="store_true", help="read what is there and stop")
-    launcher.add_argument("--follow", action="store_true", help="go on as the log grows (default without --once)")
-    launcher.set_defaults(run=run_collect_launcher)
-    logs = sources.add_parser(
-        "logs", help="training logs as they grow: steps, saves, loads, attempts and evidence, without instrumentation",
-        description="Follows logs of any framework; `rerail import logs` reads those of the past.",
-    )  # fmt: skip
-    _add_destination(logs)
-    logs.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a log; several are followed side by side")
-    logs.add_argument("--run-id", "--run", dest="run_id", help="the run (default: RERAIL_RUN, else the file's name)")
-    logs.add_argument("--node", help="the node that writes them (default: this one)")
-    logs.add_argument("--zone-minutes", type=int, help="time zone of the logs, minutes east of UTC (default: this one)")
-    logs.add_argument("--dir", type=Path, help="where to keep what cannot be sent yet")
-    logs.add_argument("--once", action="store_true", help="read what is there and stop")
-    logs.set_defaults(run=run_collect_logs)
-    recorder = sources.add_parser(
-        "flight-recorder", help="dumps of PyTorch's flight recorder as they are written",
-        description="States what each dump says: a folder, or the prefix of TORCH_NCCL_DEBUG_INFO_TEMP_FILE.",
-    )  # fmt: skip
-    _add_destination(recorder)
-    recorder.add_argument("places", nargs="+", metavar="PLACE", help="a folder or a prefix of files")
-    recorder.add_argument("--run-id", "--run", dest="run_id", help="the run (default: RERAIL_RUN)")
-    recorder.add_argument("--dir", type=Path, help="where to keep what cannot be sent yet")
-    recorder.add_argument("--once", action="store_true", help="read what is there and stop")
-    recorder.set_defaults(run=run_collect_scheduler, make=flight_recorder_source)
-    for add, make in (
-        (add_kubernetes, kubernetes_source),
-        (add_slurm, slurm_source),
-        (add_prometheus, prometheus_source),
-        (add_kernel, kernel_source),
-    ):
-        scheduler = add(sources)
-        _add_destination(scheduler)
-        scheduler.add_argument("--run-id", "--run", dest="run_id", help="one run for all of it (default: RERAIL_RUN)")
-        scheduler.add_argument(
-            "--dir", type=Path, help="where to keep what cannot be sent yet, and how far it was read"
-        )
-        scheduler.add_argument(
-            "--once", action="store_true", help="look once and stop; with --stdout from the beginning"
-        )
-        scheduler.set_defaults(run=run_collect_scheduler, make=make)
+    for source in live_sources().values():
+        each = add_parser(sources, source)
+        _add_destination(each)
+        each.set_defaults(run=run_collect, live=source)
 
 
 def _add_demo(subparsers: Any) -> None:
@@ -198,64 +139,18 @@ def run_agent(arguments: argparse.Namespace) -> int:
     return _run_until_stopped(agent)
 
 
-def flight_recorder_source(arguments: argparse.Namespace) -> FlightRecorderLive:
-    """Dumps that are there and dumps to come. Raises `NotConfigured` where no run is told: no dump names it."""
-    run = arguments.run_id or settings().run
-    if run is None:
-        raise NotConfigured("--run-id: a dump does not name its run")
-    try:
-        return FlightRecorderLive(arguments.places, node=identity().node, run=run, wants_all=True)
-    except ValueError as error:
-        raise NotConfigured(str(error)) from None
-
-
-def run_collect_launcher(arguments: argparse.Namespace) -> int:
-    """`rerail collect launcher`."""
-    if arguments.log is None and arguments.cycle_info is None:
-        print("rerail collect launcher: give --log, --cycle-info, or both", file=sys.stderr)  # noqa: T201
-        return 2
-    _log_to_terminal()
-    told = identity()
-    run = arguments.run_id or settings().run
-    source = LauncherSource(
-        node=arguments.node or told.node,
-        run=run,
-        log=arguments.log,
-        cycle_info=arguments.cycle_info,
-        app_logs=arguments.app_logs,
-        command=command_of(arguments.pid) if arguments.pid else (),
-        job=told.job,
-        requeue=told.requeue,
-        zone_seconds=None if arguments.zone_minutes is None else arguments.zone_minutes * 60,
-    )
-    return _collect(arguments, [source], "launcher", folder="collect")
-
-
-def run_collect_logs(arguments: argparse.Namespace) -> int:
-    """`rerail collect logs`."""
-    _log_to_terminal()
-    told, run = identity(), arguments.run_id or settings().run
-    sources: list[Source] = [
-        LauncherSource(
-            node=arguments.node or told.node, run=run or path.stem[:200], log=path, job=told.job, requeue=told.requeue,
-            zone_seconds=None if arguments.zone_minutes is None else arguments.zone_minutes * 60,
-        )
-        for path in arguments.files
-    ]  # fmt: skip
-    return _collect(arguments, sources, "logs", folder="logs")
-
-
-def run_collect_scheduler(arguments: argparse.Namespace) -> int:
-    """`rerail collect` of everything but launchers."""
-    if getattr(arguments, "manifest", False):
-        sys.stdout.write(MANIFEST.read_text())
+def run_collect(arguments: argparse.Namespace) -> int:
+    """`rerail collect SOURCE`."""
+    live: LiveSource = arguments.live
+    if (text := live.shows(arguments)) is not None:
+        sys.stdout.write(text)
         return 0
     _log_to_terminal()
     try:
-        source = arguments.make(arguments)
+        sources = live.make(arguments)
     except (NotConfigured, SourceDown) as error:
-        return _cannot(arguments.source, error)
-    return _collect(arguments, [source], arguments.source, folder=arguments.source)
+        return _cannot(live.name, error)
+    return _collect(arguments, sources, live)
 
 
 def _cannot(what: str, error: Exception) -> int:
@@ -264,30 +159,30 @@ def _cannot(what: str, error: Exception) -> int:
     return 2 if isinstance(error, NotConfigured) else 1
 
 
-def _collect(arguments: argparse.Namespace, sources: list[Source], what: str, *, folder: str) -> int:
-    """Show what sources state, or send it once, or until stopped; `folder` keeps what cannot be sent yet."""
+def _collect(arguments: argparse.Namespace, sources: Sequence[Source], live: LiveSource) -> int:
+    """Show what sources state, or send it once, or until stopped."""
     if arguments.once and arguments.stdout:
         count = 0
         for source in sources:
             try:
-                facts = source.finish(None).facts  # type: ignore[attr-defined]
+                facts = source.finish(None).facts
             except (NotConfigured, SourceDown) as error:
-                return _cannot(what, error)
+                return _cannot(live.name, error)
             sys.stdout.buffer.write(encode_lines(facts))
             count += len(facts)
         sys.stdout.buffer.flush()
-        _say_how_many(what, count)
+        _say_how_many(live, count)
         return 0
-    directory = arguments.dir or settings().directory / folder
+    directory = arguments.dir or settings().directory / (live.folder or live.name)
     run = arguments.run_id or settings().run
 
     def agent_of(some: list[Source]) -> Agent:
         return Agent(directory, destination(arguments), identity().node, run=run, sources=some)
 
     if not arguments.once:
-        return _run_until_stopped(agent_of(sources))
+        return _run_until_stopped(agent_of(list(sources)))
     for source in sources:
-        if code := _run_once(agent_of([source]), source, what):
+        if code := _run_once(agent_of([source]), source, live):
             return code
     return 0
 
@@ -381,7 +276,7 @@ def _compare(demo: Demo, arguments: argparse.Namespace) -> int:
     return worst
 
 
-def _run_once(agent: Agent, source: Any, what: str) -> int:
+def _run_once(agent: Agent, source: Source, live: LiveSource) -> int:
     """Read to the end, send it all."""
     name = f"source {source.name}"
     try:
@@ -392,9 +287,8 @@ def _run_once(agent: Agent, source: Any, what: str) -> int:
             count += len(polled.facts)
             agent.spool.store(polled.facts, {name: polled.cursor})
     except SourceDown as error:
-        print(f"rerail collect: {error}", file=sys.stderr)  # noqa: T201
-        return 1
-    _say_how_many(what, count)
+        return _cannot(live.name, error)
+    _say_how_many(live, count)
     with contextlib.closing(agent):
         if agent.sender.drain(30):
             return 0
@@ -402,12 +296,9 @@ def _run_once(agent: Agent, source: Any, what: str) -> int:
     return 1
 
 
-def _say_how_many(what: str, count: int) -> None:
+def _say_how_many(live: LiveSource, count: int) -> None:
     """A file that holds nothing of a launcher must not look like a success."""
-    found = f"{count} facts stated"
-    if what == "launcher" and not count:
-        found = "nothing new: no line that a launcher prints was found"
-    sys.stderr.write(f"rerail collect {what}: {found}\n")
+    sys.stderr.write(f"rerail collect {live.name}: {f'{count} facts stated' if count else live.nothing}\n")
 
 
 def _run_until_stopped(agent: Agent) -> int:

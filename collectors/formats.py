@@ -43,6 +43,17 @@ class OldFile:
 
 
 @dataclass(frozen=True, slots=True)
+class OldFolder:
+    """A folder to import as one run."""
+
+    path: str
+    run: str
+    refuse: Callable[[int, FactError], None]
+    remark: Callable[[str], None]
+    zone_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ImportFormat:
     """One format of old records."""
 
@@ -50,7 +61,9 @@ class ImportFormat:
     summary: str
     read: Callable[[OldFile], Iterator[Fact]]
     in_folder: Callable[[str], bool] | None = None
-    """Whether a file of that name in a folder is one of them; None: folders are not taken."""
+    """Whether a file of that name in a folder is one of them; None: its files are not taken one by one."""
+    read_folder: Callable[[OldFolder], Iterator[Fact]] | None = None
+    """Reads a folder as a whole, where what its files tell belongs together."""
 
 
 def formats() -> dict[str, ImportFormat]:

@@ -1,7 +1,7 @@
 """Source: the seam of everything that is polled for facts: logs, schedulers, metrics.
 
-A source has a stable `name` and one method, `poll(cursor)`, which gives the facts since that cursor and the next
-cursor. What it promises, and `tests/collectors/test_source_contract.py` holds it to:
+A source has a stable `name`, and `poll(cursor)`, which gives the facts since that cursor and the next cursor. What it
+promises, and `tests/collectors/test_contract.py` holds every one to:
 
 - The cursor is text that the caller keeps. A new instance given an old cursor goes on where the old one stopped;
   `None` is the beginning of what can still be seen.
@@ -45,4 +45,11 @@ class Source(Protocol):
 
     def poll(self, cursor: str | None) -> Polled:
         """Facts since `cursor`. Raises `SourceDown`."""
+        ...
+
+    def finish(self, cursor: str | None) -> Polled:
+        """Everything that is there now, whatever was waited for: the last look at what will not change any more.
+
+        Raises `SourceDown`.
+        """
         ...

@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 from rerail.collectors.formats import formats
+from rerail.collectors.live_sources import live_sources
 from rerail.server import query_problem_results
 from rerail.server.core.alert_life import Change
 from rerail.server.core.alerts import rules as alert_rules
@@ -91,3 +92,8 @@ def test_the_page_on_alerts_names_every_rule_every_action_and_every_metric():
     assert [each.value for each in Change if f"`{each.value}`" not in text] == []
     metrics = set(re.findall(r'"(rerail_[a-z_]+)"', (DOCS.parent / "server/api/metrics.py").read_text()))
     assert [name for name in metrics if f"`{name}`" not in text] == []
+
+
+def test_the_readme_or_a_page_names_every_source_that_can_be_collected():
+    pages = "\n".join(page.read_text() for page in [DOCS.parent / "README.md", *DOCS.glob("*.md")])
+    assert [name for name in live_sources() if f"rerail collect {name}" not in pages] == []

@@ -16,6 +16,7 @@ Rules
 
 from __future__ import annotations
 
+import argparse
 import glob
 import json
 import logging
@@ -28,8 +29,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from rerail.collectors.identity import identity, settings
+from rerail.collectors.live_sources import LiveSource
 from rerail.collectors.masking import masked
-from rerail.collectors.source import Polled, SourceDown
+from rerail.collectors.source import NotConfigured, Polled, Source, SourceDown
 from rerail.collectors.sources.flight_recorder import KINDS, belongs, instant_beside
 from rerail.collectors.step_watch import RankSight, StepWatch
 from rerail.collectors.uploads import understood
@@ -282,3 +285,26 @@ def _memory(cursor: str | None, since: int) -> dict[str, Any]:
     if not isinstance(told, dict) or any(type(told.get(name, kept)) is not type(kept) for name, kept in empty.items()):
         return empty
     return {**empty, **{name: told[name] for name in empty if name in told}}
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("places", nargs="+", metavar="PLACE", help="a folder or a prefix of files")
+
+
+def _make(arguments: argparse.Namespace) -> tuple[Source, ...]:
+    run = arguments.run_id or settings().run
+    if run is None:
+        raise NotConfigured("--run-id: a dump does not name its run")
+    try:
+        return (FlightRecorderLive(arguments.places, node=identity().node, run=run, wants_all=True),)
+    except ValueError as error:
+        raise NotConfigured(str(error)) from None
+
+
+SOURCE = LiveSource(
+    name="flight-recorder",
+    summary="dumps of PyTorch's flight recorder as they are written",
+    description="States what each dump says: a folder, or the prefix of TORCH_NCCL_DEBUG_INFO_TEMP_FILE.",
+    add_arguments=_add_arguments,
+    make=_make,
+)

@@ -13,6 +13,7 @@ Rules
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import time
@@ -21,8 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from rerail.collectors.arguments import number_between
+from rerail.collectors.identity import identity, settings
+from rerail.collectors.live_sources import LiveSource
 from rerail.collectors.masking import masked
-from rerail.collectors.source import Polled, SourceDown
+from rerail.collectors.source import NotConfigured, Polled, Source, SourceDown
 from rerail.collectors.sources import journal, kmsg
 from rerail.collectors.sources.log_lines import LocalClock, read_line
 from rerail.collectors.sources.partial_sight import PartialSight
@@ -303,3 +307,43 @@ def _memory(cursor: str | None) -> dict[str, Any]:
     if not isinstance(told.get("since", 0), int) or not isinstance(told.get("blind", {}), dict):
         return {}
     return told
+
+
+def kernel_opening(told: str) -> Opening:
+    """What `rerail agent --kernel` names: `kmsg`, `journal`, else a file."""
+    if told == "kmsg":
+        return KmsgOpening()
+    return JournalOpening() if told == "journal" else FileOpening(Path(told))
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--kmsg", action="store_true", help="read /dev/kmsg (default)")
+    where.add_argument("--journal", action="store_true", help="ask journalctl")
+    where.add_argument("--file", type=Path, help="follow a file that a log daemon writes, such as /var/log/kern.log")
+    parser.add_argument("--node", help="the name of this machine (default: as recorders name it)")
+    parser.add_argument(
+        "--since-hours", type=number_between(0), default=1.0, help="how far the first look goes back (default 1)"
+    )
+
+
+def _make(arguments: argparse.Namespace) -> tuple[Source, ...]:
+    run = arguments.run_id or settings().run
+    if run is None:
+        raise NotConfigured("which run is it about? give --run-id or RERAIL_RUN")
+    opening: Opening = KmsgOpening()
+    if arguments.journal:
+        opening = JournalOpening()
+    elif arguments.file is not None:
+        opening = FileOpening(arguments.file)
+    node = arguments.node or identity().node
+    return (KernelSource(opening, node, lambda: run, since_hours=arguments.since_hours),)
+
+
+SOURCE = LiveSource(
+    name="kernel",
+    summary="XIDs, lost GPUs, kills for memory and lost links, from the kernel of this machine",
+    description="Follows the kernel's messages, from where the last call stopped (docs/prometheus.md).",
+    add_arguments=_add_arguments,
+    make=_make,
+)

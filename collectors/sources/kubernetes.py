@@ -11,16 +11,20 @@ Rules
 
 from __future__ import annotations
 
+import argparse
 import json
 import queue
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rerail.collectors.formats import ImportFormat, OldFile
-from rerail.collectors.source import Polled, SourceDown
-from rerail.collectors.sources.kube_client import Client, Unseen
+from rerail.collectors.identity import settings
+from rerail.collectors.live_sources import LiveSource
+from rerail.collectors.source import Polled, Source, SourceDown
+from rerail.collectors.sources.kube_client import Client, Unseen, access
 from rerail.collectors.sources.kube_facts import KubeFacts, Naming
 from rerail.collectors.sources.kube_files import objects_in
 from rerail.collectors.sources.kube_objects import Object, slim, uid_of
@@ -29,6 +33,8 @@ from rerail.collectors.sources.partial_sight import PartialSight
 from rerail.server.core.codec import FactError
 from rerail.server.core.facts import Fact
 
+RUN_KEY = "rerail.io/run"
+MANIFEST = Path(__file__).parent.parent / "kubernetes.yaml"
 MOST_WAITING = 10_000
 """Changes read and not yet taken."""
 MOST_AT_ONCE = 5_000
@@ -299,4 +305,49 @@ FORMAT = ImportFormat(
     name="kubernetes",
     summary="objects as kubectl get … -o json prints them: pods, events, nodes, Jobs, JobSets, Workloads",
     read=_read_file,
+)
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--manifest", action="store_true", help="print what to deploy, with the rights it needs, and stop"
+    )
+    parser.add_argument(
+        "--api", metavar="URL", help="the API server without credentials, such as that of kubectl proxy"
+    )
+    parser.add_argument("--kubeconfig", type=Path, help="how to reach it (default: the service account of this pod)")
+    parser.add_argument("--context", help="context of the kubeconfig (default: its current one)")
+    parser.add_argument("--namespace", "-n", action="append", default=[], help="only this one; may be given again")
+    parser.add_argument("--selector", "-l", help="only pods with these labels, as kubectl takes them")
+    parser.add_argument("--no-nodes", action="store_true", help="do not read nodes: where only a Role is granted")
+    parser.add_argument("--cluster", default="", help="name of the cluster, where several report to one server")
+    parser.add_argument(
+        "--run-key", default=RUN_KEY, metavar="KEY", help=f"label or annotation that names the run (default {RUN_KEY})"
+    )
+    parser.add_argument(
+        "--attempts", choices=("pods", "none"), default="pods",
+        help="who counts attempts: restarts of pods, or nobody here, where launchers and recorders do (default pods)",
+    )  # fmt: skip
+
+
+def _make(arguments: argparse.Namespace) -> tuple[Source, ...]:
+    reach = access(arguments.api, arguments.kubeconfig, arguments.context)
+    run = arguments.run_id or settings().run
+    source = KubernetesSource(
+        Client(reach),
+        Naming(run, arguments.run_key or None, takes_bare_pods=run is not None or arguments.selector is not None),
+        Scope(tuple(arguments.namespace), arguments.selector, has_nodes=not arguments.no_nodes),
+        cluster=arguments.cluster,
+        states_attempts=arguments.attempts == "pods",
+    )
+    return (source,)
+
+
+SOURCE = LiveSource(
+    name="kubernetes",
+    summary="pods, events, nodes, Jobs, JobSets, training jobs and Kueue of a cluster",
+    description="Watches a cluster; states attempts, deaths, evictions, lost nodes, waiting (docs/kubernetes.md).",
+    add_arguments=_add_arguments,
+    make=_make,
+    shows=lambda arguments: MANIFEST.read_text() if arguments.manifest else None,
 )

@@ -136,8 +136,11 @@ class LocalClock:
         self._minute_zone: int | None = None
 
     def calibrate(self, local: str, universal: str) -> None:
-        """A line told both; their difference, rounded to a quarter of an hour, is the zone."""
-        difference = _seconds(local) - _seconds(universal)
+        """A line told both; their difference, rounded to a quarter of an hour, is the zone. No date tells none."""
+        try:
+            difference = _seconds(local) - _seconds(universal)
+        except ValueError:
+            return
         self.zone_seconds = round(difference / 900) * 900
         self.is_calibrated = True
 

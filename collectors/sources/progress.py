@@ -535,7 +535,7 @@ class ProgressLog:
         self._own_attempt(begun or at)
         if begun is None and told.seconds is not None:
             begun = at - round(told.seconds * SECOND)
-        self._say(CheckpointLoaded, at, step=step, start=begun if begun is not None else at, end=at)
+        self._say(CheckpointLoaded, at, step=step, start=at if begun is None else min(begun, at), end=at)
         state.base, state.since = step, at
 
     def _ready(self, at: int) -> None:
@@ -648,6 +648,8 @@ class ProgressLog:
             self.attempts.enter(at, attempt)
         known.is_started = True
         self.state.attempt = attempt
+        if self.state.began_at is None:
+            self.state.began_at = at  # of a whole log the next line that is looked at may be one of steps
         self._say(
             AttemptStarted, at, scope=None if is_first else Scope.IN_JOB,
             initiator=None if is_first else Initiator.FAULT, world_size=self.state.world_size,

@@ -11,19 +11,25 @@ Rules
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
-from rerail.collectors.source import Polled, SourceDown
+from rerail.collectors.arguments import number_between, whole_seconds
+from rerail.collectors.identity import settings
+from rerail.collectors.live_sources import LiveSource
+from rerail.collectors.source import NotConfigured, Polled, Source, SourceDown
 from rerail.collectors.sources.partial_sight import PartialSight
-from rerail.collectors.sources.prometheus_client import QueryFailed
+from rerail.collectors.sources.prometheus_client import TIMEOUT_SECONDS, PrometheusClient, QueryFailed, Reach
 from rerail.collectors.sources.prometheus_facts import SECOND, Naming, RuleFacts
-from rerail.collectors.sources.prometheus_rules import BUILT_IN, Kind, Rule
+from rerail.collectors.sources.prometheus_memory import packed, unpacked
+from rerail.collectors.sources.prometheus_rules import BUILT_IN, Kind, Rule, load_rules
 from rerail.collectors.sources.prometheus_samples import MOST_SERIES, read_answer
 from rerail.server.core.facts import Fact
 
@@ -140,7 +146,8 @@ class PrometheusSource:
             reason = failed.get(rule.name) or _left_off(memory["rules"][rule.name])
             facts += sight.cannot_see(rule.name, reason, self.runs) if reason else sight.sees(rule.name)
         facts += self._gaps(memory, now)
-        written = json.dumps(memory, separators=(",", ":"), sort_keys=True)
+        rules = {name: {**place, "series": packed(place["series"])} for name, place in memory["rules"].items()}
+        written = json.dumps({**memory, "rules": rules}, separators=(",", ":"), sort_keys=True)
         return Polled(tuple(facts), written), is_all
 
     def _ask(
@@ -217,8 +224,6 @@ def _fits(place: object) -> bool:
     return (
         isinstance(place, dict) and isinstance(place.get("series"), dict) and isinstance(place.get("query"), str)
         and isinstance(place.get("left_off"), int) and (place.get("until") is None or isinstance(place["until"], int))
-        and all(isinstance(each, list) and len(each) == 4 and all(isinstance(number, (int, float)) for number in each)
-                for each in place["series"].values())
     )  # fmt: skip
 
 
@@ -232,4 +237,65 @@ def _memory(cursor: str | None) -> dict[str, Any]:
     fits = isinstance(told, dict) and isinstance(told.get("rules"), dict) and isinstance(told.get("blind"), dict)
     if not fits or not (told.get("until") is None or isinstance(told["until"], int)):
         return empty
-    return {**empty, **told}
+    rules = {}
+    for name, place in told["rules"].items():
+        series = unpacked(place.get("series")) if isinstance(place, dict) else None
+        if series is not None:
+            rules[name] = {**place, "series": series}
+    return {**empty, **told, "rules": rules}
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--prometheus", required=True, metavar="URL", help="the server, such as http://prometheus:9090")
+    parser.add_argument(
+        "--map", type=Path, metavar="FILE", help="YAML with more rules: a query and the fact it becomes"
+    )
+    parser.add_argument("--run-label", metavar="LABEL", help="a label of the series that names the run")
+    parser.add_argument(
+        "--node", action="append", default=[], help="only machines of this name, or pattern; may be given again"
+    )
+    parser.add_argument("--step", type=whole_seconds, default=15, help="seconds between two instants (default 15)")
+    parser.add_argument(
+        "--lag",
+        type=number_between(0),
+        default=30.0,
+        help="seconds that samples may be late, and are waited for (default 30)",
+    )
+    parser.add_argument(
+        "--since-hours", type=number_between(0), default=1.0, help="how far the first look goes back (default 1)"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=number_between(0),
+        default=TIMEOUT_SECONDS,
+        help="seconds that an answer may take (default 30)",
+    )
+    parser.add_argument("--token-file", type=Path, help="file with a bearer token")
+    parser.add_argument("--ca", type=Path, help="certificates that the server's is checked against")
+    parser.add_argument("--sigv4", metavar="REGION", help="sign requests for Amazon Managed Service for Prometheus")
+
+
+def _make(arguments: argparse.Namespace) -> tuple[Source, ...]:
+    run = arguments.run_id or settings().run
+    if run is None and arguments.run_label is None:
+        raise NotConfigured("which run is it about? give --run-id, RERAIL_RUN or --run-label")
+    rules = load_rules(arguments.map)
+    reach = Reach(arguments.prometheus, arguments.token_file, arguments.ca, arguments.sigv4, arguments.timeout)
+    source = PrometheusSource(
+        PrometheusClient(reach),
+        Naming(run, arguments.run_label, tuple(arguments.node)),
+        rules,
+        step_seconds=arguments.step,
+        lag_seconds=arguments.lag,
+        since_hours=arguments.since_hours,
+    )
+    return (source,)
+
+
+SOURCE = LiveSource(
+    name="prometheus",
+    summary="XIDs, error counters, throttling, use and health of GPUs and machines, from Prometheus",
+    description="Asks a Prometheus server and states what DCGM and node exporters told it (docs/prometheus.md).",
+    add_arguments=_add_arguments,
+    make=_make,
+)

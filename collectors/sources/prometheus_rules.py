@@ -117,7 +117,7 @@ BUILT_IN: tuple[Rule, ...] = (
     _rises("rows_remapped_uncorrectable", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "rows remapped for good"),
     _rises("rows_remapped_corrected", "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "rows remapped as a precaution"),
     _dcgm("row_remap_failure", "DCGM_FI_DEV_ROW_REMAP_FAILURE > 0", When.APPEARS,
-          "{gpu}: remapping of a row failed (DCGM_FI_DEV_ROW_REMAP_FAILURE)"),
+          "{gpu}: row remapping failed (DCGM_FI_DEV_ROW_REMAP_FAILURE)"),
     _rises("nvlink_crc_flit", "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", "CRC errors of NVLink flits"),
     _rises("nvlink_crc_data", "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", "CRC errors of NVLink data"),
     _rises("nvlink_replay", "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", "replays of NVLink"),

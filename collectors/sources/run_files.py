@@ -73,6 +73,8 @@ class RunFiles:
     files: list[FileRead] = field(default_factory=list)
     paths: dict[str, str] = field(default_factory=dict)
     """Emitter → path."""
+    dated_by_file: list[str] = field(default_factory=list)
+    """Files of which nothing told when it was, but when they were written last."""
     placed_attempts: set[int] = field(default_factory=set)
     """Attempts that have a place of their own (`attempt_1/0/stdout.log`), whatever their files tell."""
 
@@ -134,10 +136,15 @@ def read_run_files(
     paths: Iterable[str],
     *,
     tell: Callable[[str, int], None] | None = None,
+    zone_seconds: int = 0,
+    dates_by_file: bool = False,
     seconds: float | None = None,
 ) -> RunFiles:
     """Read every file. `tell` hears each path and how many of its bytes were read; `seconds`: the longest that one log
     may take, of which what was read until then counts.
+
+    `zone_seconds`: east of UTC, of stamps that name no zone. `dates_by_file`: what no line of any file dates was when
+    its file was written last; else it is at `UNKNOWN_INSTANT`.
     """
     run = RunFiles()
     locals_seen: set[int] = set()
@@ -167,8 +174,11 @@ def read_run_files(
             run.files.append(_read_scheduler(path, kind, schedulers))
             continue
         fallback = _fallback(path, ends, last_stamp)
+        if fallback == UNKNOWN_INSTANT and dates_by_file:
+            fallback = path.stat().st_mtime_ns
+            run.dated_by_file.append(str(path))
         before = len(run.facts)
-        run.files.append(_read(path, kind, run, fallback, tell, seconds))
+        run.files.append(_read(path, kind, run, fallback, tell, zone_seconds, seconds))
         for fact in run.facts[before:]:
             if (isinstance(fact, RecoveryMark) and fact.stage is MarkStage.NOTICED) or isinstance(fact, Exit):
                 ends.setdefault(fact.restart or 0, fact.at)
@@ -242,6 +252,7 @@ def _read(
     run: RunFiles,
     fallback: int,
     tell: Callable[[str, int], None] | None,
+    zone_seconds: int,
     seconds: float | None,
 ) -> FileRead:
     mark = hashlib.sha256(str(path).encode()).hexdigest()[:16]
@@ -249,7 +260,7 @@ def _read(
     run.paths[emitter] = str(path)
     try:
         if kind == "log":
-            return _read_log(path, emitter, run, fallback, tell, seconds)
+            return _read_log(path, emitter, run, fallback, tell, zone_seconds, seconds)
         if kind == "agent events":
             with open_log(path) as file:
                 found = list(
@@ -294,6 +305,7 @@ def _read_log(
     run: RunFiles,
     fallback: int,
     tell: Callable[[str, int], None] | None,
+    zone_seconds: int,
     seconds: float | None,
 ) -> FileRead:
     place = str(path).replace(os.sep, "/")
@@ -303,7 +315,7 @@ def _read_log(
     prefix = b"[default%d]:" % int(local[1]) if local else b"%d: " % int(named[1]) if named else b""
     with open_log(path) as file:
         read = read_log(
-            file, emitter=emitter, run=RUN, fallback_at=fallback,
+            file, emitter=emitter, run=RUN, fallback_at=fallback, zone_seconds=zone_seconds,
             year=time.gmtime(path.stat().st_mtime).tm_year, prefix=prefix,
             restart=int(attempt[-1]) if attempt else None, worker_only=bool(attempt),
             tell=None if tell is None else lambda done: tell(str(path), done), patience=Patience(seconds),

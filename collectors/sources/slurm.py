@@ -12,6 +12,7 @@ Rules
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import time
@@ -19,9 +20,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rerail.collectors.arguments import number_between
 from rerail.collectors.formats import ImportFormat, OldFile
-from rerail.collectors.identity import inherited
-from rerail.collectors.source import Polled, SourceDown
+from rerail.collectors.identity import inherited, settings
+from rerail.collectors.live_sources import LiveSource
+from rerail.collectors.source import Polled, Source, SourceDown
 from rerail.collectors.sources.partial_sight import PartialSight
 from rerail.collectors.sources.slurm_facts import Naming, SlurmFacts
 from rerail.collectors.sources.slurm_output import read
@@ -278,4 +281,38 @@ FORMAT = ImportFormat(
     name="slurm",
     summary="what sacct, squeue, scontrol show and sacctmgr show event print (-P, --json): jobs, requeues, nodes",
     read=_read_file,
+)
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--user", "-u", action="append", default=[], help="jobs of this user; may be given again")
+    parser.add_argument("--all-users", "-a", action="store_true", help="everybody's jobs (default: your own)")
+    parser.add_argument("--name", action="append", default=[], help="only jobs of this name; may be given again")
+    parser.add_argument("--job", "-j", action="append", default=[], help="only this job id; may be given again")
+    parser.add_argument(
+        "--run-from", choices=("name", "comment", "wckey", "account", "partition", "user", "job"), default="name",
+        help="what of a job names its run (default name)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--interval", type=number_between(1), default=30.0, help="seconds between two looks (default 30)"
+    )
+    parser.add_argument(
+        "--since-hours", type=number_between(1), default=48.0, help="how far the first look goes back (default 48)"
+    )
+
+
+def _make(arguments: argparse.Namespace) -> tuple[Source, ...]:
+    chosen = Chosen(
+        tuple(arguments.user), tuple(arguments.name), tuple(arguments.job), arguments.all_users, arguments.since_hours
+    )
+    naming = Naming(arguments.run_id or settings().run, arguments.run_from)
+    return (SlurmSource(naming, chosen, interval_seconds=arguments.interval),)
+
+
+SOURCE = LiveSource(
+    name="slurm",
+    summary="jobs, requeues and nodes of a cluster, by sacct, squeue and sacctmgr",
+    description="Asks Slurm's own commands and states attempts, ends, queues and lost nodes (docs/slurm.md).",
+    add_arguments=_add_arguments,
+    make=_make,
 )

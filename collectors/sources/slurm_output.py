@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator
 
 from rerail.collectors.sources.slurm_json import read_json
-from rerail.collectors.sources.slurm_records import Record, Refused
+from rerail.collectors.sources.slurm_records import Record, Refused, printable
 from rerail.collectors.sources.slurm_text import read_columns, read_scontrol, separated
 
 _SLURM_JSON = re.compile(
@@ -44,7 +44,11 @@ def is_slurm(head: bytes) -> bool:
 
 def read(content: bytes, *, zone_seconds: int | None = None) -> Iterator[Record]:
     """The records of one output, in order. `zone_seconds`: the cluster's zone, east of UTC; None: this machine's."""
-    text = content.decode("utf-8", "replace")
+    for record in _read(content.decode("utf-8", "replace"), zone_seconds):
+        yield printable(record)
+
+
+def _read(text: str, zone_seconds: int | None) -> Iterator[Record]:
     stripped = text.lstrip()
     if stripped[:1] in ("{", "["):
         yield from read_json(stripped)

@@ -6,7 +6,7 @@ Instants are nanoseconds since 1970; None is not known.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +73,21 @@ class Refused:
 
 
 Record = Job | NodeEvent | Refused
+
+
+def printable(record: Record) -> Record:
+    """The record with a space for every character that no name may hold: an answer may be broken on its way."""
+    found: dict[str, object] = {}
+    for each in fields(record):
+        value = getattr(record, each.name)
+        if isinstance(value, str) and not value.isprintable():
+            found[each.name] = _printable(value)
+        elif isinstance(value, tuple) and any(isinstance(one, str) and not one.isprintable() for one in value):
+            found[each.name] = tuple(_printable(one) if isinstance(one, str) else one for one in value)
+    if isinstance(record, Job) and not all(value.isprintable() for value in record.labels.values()):
+        found["labels"] = {name: _printable(value) for name, value in record.labels.items()}
+    return replace(record, **found) if found else record  # type: ignore[arg-type]
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in text)

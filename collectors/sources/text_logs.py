@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 
 from rerail.collectors.formats import ImportFormat, OldFile
+from rerail.collectors.sources.folders import read_folder
 from rerail.collectors.sources.log_reader import Read, read_log
 from rerail.server.core.codec import FactError
 from rerail.server.core.facts import (
@@ -106,4 +107,9 @@ def _dated(old: OldFile, read: Read) -> Iterator[Fact]:
         old.remark(f"{read.lines_counted} lines of kinds that were kept often enough were only counted")
 
 
-FORMAT = ImportFormat(name="logs", summary="a log of a launcher, of workers, or of any framework", read=_logs)
+FORMAT = ImportFormat(
+    name="logs",
+    summary="a log of a launcher, of workers, or of any framework; or a folder of all that one run left behind",
+    read=_logs,
+    read_folder=read_folder,
+)

@@ -25,11 +25,12 @@ from pathlib import Path
 from typing import BinaryIO
 from zoneinfo import ZoneInfo
 
-from rerail.collectors.formats import ImportFormat, OldFile, formats
+from rerail.collectors.formats import ImportFormat, OldFile, OldFolder, formats
 from rerail.collectors.sources.encodings import text_stream
 from rerail.server.commands import opened_store, settings_of
 from rerail.server.commands.imported import Taken, told_of
 from rerail.server.core.codec import FactError, encode_line
+from rerail.server.core.facts import Fact
 from rerail.server.core.view import RunView
 from rerail.server.errors import RerailError, StoreError
 from rerail.server.store import Store
@@ -144,6 +145,8 @@ def _files_of(path: str, old_format: ImportFormat | None) -> list[str]:
     """A path itself, or the files of a folder that belong to the format, by name."""
     if path == "-" or not Path(path).is_dir():
         return [path]
+    if old_format is not None and old_format.read_folder is not None:
+        return [path]
     belongs = None if old_format is None else old_format.in_folder
     if belongs is None:
         raise RerailError(f"{path} is a folder: name the files in it")
@@ -174,21 +177,31 @@ class _File:
             for _, line in self._read():
                 yield line if self._run_id is None else _in_run(line, self._run_id)
         else:
-            old = OldFile(
-                path=self.path,
-                stem=Path(self.path).name.removesuffix(".gz").rsplit(".", 1)[0] if self.path != "-" else "stdin",
-                run=self._run_id,
-                lines=self._read(),
-                content=self._content,
-                at=self._written_at(),
-                zone_seconds=self._zone,
-                refuse=self._refuse,
-                remark=lambda words: print(f"{self.path}: {words}", file=sys.stderr),
-            )
-            for fact in self._format.read(old):
+            for fact in self._facts(self._format):
                 self._taken.add(fact)
                 yield encode_line(fact)
         self._progress.end()
+
+    def _facts(self, old_format: ImportFormat) -> Iterator[Fact]:
+        stem = Path(self.path).name.removesuffix(".gz").rsplit(".", 1)[0] if self.path != "-" else "stdin"
+        if old_format.read_folder is not None and self.path != "-" and Path(self.path).is_dir():
+            run = self._run_id or Path(self.path).resolve().name or stem
+            return old_format.read_folder(OldFolder(self.path, run, self._refuse, self._remark, self._zone))
+        old = OldFile(
+            path=self.path,
+            stem=stem,
+            run=self._run_id,
+            lines=self._read(),
+            content=self._content,
+            at=self._written_at(),
+            zone_seconds=self._zone,
+            refuse=self._refuse,
+            remark=self._remark,
+        )
+        return old_format.read(old)
+
+    def _remark(self, words: str) -> None:
+        print(f"{self.path}: {words}", file=sys.stderr)
 
     def at(self, line: int) -> str:
         """Where a line of facts stands, for a person."""

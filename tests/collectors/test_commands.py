@@ -18,8 +18,6 @@ from rerail.collectors.recorder import Recorder
 from rerail.collectors.sources.kubernetes import Scope
 from rerail.server.core.codec import decode_line
 from rerail.server.core.facts import CheckpointMoment, RunEnded
-from tests.collectors.kube_api import KubeApi
-from tests.collectors.kube_story import ended, pod, terminated
 
 LOG = Path(__file__).parent.parent / "corpus/nvrx/0.4.1/multi.log"
 RUN = """
@@ -52,17 +50,6 @@ def test_collect_says_what_it_needs(tmp_path: Path) -> None:
     assert run("collect", "launcher", "--log", str(tmp_path / "none"), "--once", "--stdout") == 1
 
 
-def test_collecting_again_sends_nothing_new(intake, tmp_path: Path) -> None:
-    words = ("collect", "launcher", "--log", str(LOG), "--once", "--url", intake.url, "--dir")
-    assert run(*words, str(tmp_path / "a")) == 0
-    told = len(intake.facts)
-    assert told > 40
-    assert run(*words, str(tmp_path / "a")) == 0
-    assert run(*words, str(tmp_path / "another-spool")) == 0
-    assert len(intake.facts) == told
-    assert intake.contradictions == []
-
-
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_an_agent_that_is_asked_to_stop_tells_what_it_has_and_ends_well(
     how: signal.Signals, tmp_path: Path, make_recorder: Callable[..., Recorder]
@@ -89,36 +76,6 @@ def test_the_manifest_grants_reading_and_nothing_else(capsys: pytest.CaptureFixt
     assert asked == granted
     groups = set(re.findall(r'apiGroups: \["(.*)"\]', manifest))
     assert {path.split("/")[2] for path in (each.path for each in Scope().resources()) if "/apis/" in path} <= groups
-
-
-def test_a_cluster_is_shown_and_sent_and_nothing_twice(
-    intake, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    api = KubeApi()
-    api.start()
-    try:
-        api.put(pod("llm-0", status=terminated(ended(10, 60, 137, "OOMKilled"))))
-        assert run("collect", "kubernetes", "--api", api.url, "--once", "--stdout") == 0
-        shown = [decode_line(line) for line in capfdbinary.readouterr().out.splitlines()]
-        assert {fact.run for fact in shown} == {"llm"}
-        words = (
-            "collect",
-            "kubernetes",
-            "--api",
-            api.url,
-            "--once",
-            "--url",
-            intake.url,
-            "--dir",
-            str(tmp_path / "spool"),
-        )
-        assert run(*words) == run(*words) == 0
-        assert len(intake.facts) == len(shown)
-        api.behaviours["/api/v1/pods"] = ["403"]
-        assert run("collect", "kubernetes", "--api", api.url, "--once", "--stdout") == 1
-        assert b"forbidden" in capfdbinary.readouterr().err
-    finally:
-        api.stop()
 
 
 def test_collecting_says_which_schedulers_it_cannot_reach(

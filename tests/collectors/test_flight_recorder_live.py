@@ -11,8 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from rerail.collectors.formats import OldFile
 from rerail.collectors.recorder import Recorder
@@ -70,14 +68,6 @@ def test_a_file_is_taken_when_it_grows_no_more_and_old_ones_are_of_another_run(t
     time.sleep(2.2)
     (fact,) = source.poll(first.cursor).facts
     assert isinstance(fact, Evidence) and (fact.rank, fact.run) == (1, "r")
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.binary(max_size=300), st.sampled_from(["", "nonsense", "[]", '{"files": 3}', '{"asked": {"a": "b"}}']))
-def test_any_bytes_in_a_folder_and_any_cursor_raise_nothing(tmp_path: Path, content: bytes, cursor: str):
-    (tmp_path / "x_rank_0").write_bytes(content + (DUMPS[0].read_bytes() if content[:1] == b"\x80" else b""))
-    for fact in live(tmp_path, wants_all=True).finish(cursor).facts:
-        assert decode_line(encode_line(fact)) == fact
 
 
 def test_what_cannot_be_seen_is_said(tmp_path: Path):

@@ -341,7 +341,7 @@ def judged(name: str) -> list[tuple[str, str, str | None]]:
 
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        assert classify(argparse.Namespace(paths=[str(CORPUS / name)], each=False, json=True)) == 0
+        assert classify(argparse.Namespace(paths=[str(CORPUS / name)], each=False, json=True, time_limit=None)) == 0
     found = json.loads(out.getvalue())["interruptions"]
     return [(each["cause"], each["domain"], each["culprit_node"]) for each in found]
 

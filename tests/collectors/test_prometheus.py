@@ -18,6 +18,7 @@ from rerail.collectors.sources import prometheus_client
 from rerail.collectors.sources.prometheus import PrometheusSource
 from rerail.collectors.sources.prometheus_client import PrometheusClient, QueryFailed, Reach
 from rerail.collectors.sources.prometheus_facts import Naming, RuleFacts
+from rerail.collectors.sources.prometheus_memory import packed, unpacked
 from rerail.collectors.sources.prometheus_rules import BUILT_IN, Kind, Rule, When, load_rules, rules_of
 from rerail.collectors.sources.prometheus_samples import Series, read_answer
 from rerail.server.core.causes import reading_of
@@ -395,7 +396,7 @@ def test_what_accuses_a_gpu_is_read_so_and_what_is_a_hint_is_not():
             if reading_of(fact).role is CausalRole.INITIATING:
                 assert reading_of(fact).cause == "gpu_hardware"
                 accusing.add(rule.name)
-    assert accusing == {"xid", "ecc_uncorrectable"}
+    assert accusing == {"xid", "ecc_uncorrectable", "row_remap_failure"}
 
 
 def test_cursors_stay_small_while_series_come_and_go():
@@ -408,3 +409,18 @@ def test_cursors_stay_small_while_series_come_and_go():
         facts.take([series], STEP, None)
     assert len(memory) == 8
     assert len(json.dumps(memory)) < 1000
+
+
+def test_the_cursor_of_many_quiet_series_is_ten_characters_each():
+    keys = [f"{number * 2654435761:016x}" for number in range(5000)]
+    series: dict[str, list[object]] = {key: [0.0, BEGAN, 0.0, 0] for key in keys}
+    series[keys[7]] = [3.0, BEGAN, 2.0, BEGAN - 60]
+    written = json.dumps(packed(series))
+    assert unpacked(json.loads(written)) == series
+    assert len(written) < 5000 * 10 + 200
+
+
+@given(ANYTHING | st.fixed_dictionaries({"alike": st.dictionaries(st.text(max_size=6), ANYTHING), "single": ANYTHING}))
+def test_what_a_cursor_tells_of_series_is_read_or_is_none(told: object):
+    found = unpacked(told)
+    assert found is None or all(len(entry) == 4 for entry in found.values())

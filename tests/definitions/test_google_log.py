@@ -112,7 +112,7 @@ def test_a_packed_file_of_two_jobs_goes_into_runs_of_the_name_that_was_told(
 def test_an_unknown_format_names_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["import", "wandb", "file"]) == 1
     assert (
-        "aws-nvrx, error-file, flight-recorder, google-goodput, kernel, kubernetes, slurm, logs"
+        "aws-nvrx, error-file, flight-recorder, google-goodput, kernel, kubernetes, one-logger, slurm, logs"
         in capsys.readouterr().err
     )
 

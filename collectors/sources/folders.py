@@ -1,0 +1,167 @@
+"""Folders: everything that one run left behind, joined into that run: `rerail import logs FOLDER --run ID`.
+
+Read are logs of launchers and workers, error files, flight recorder dumps, what schedulers printed (`run_files.py`).
+
+Rules
+- The launcher numbers attempts, and what workers wrote without stamps is placed where it noticed their end.
+- A log that tells its attempts itself, and begins when the one before it is over, goes on with their numbers: of a run
+  that was submitted again each submission has its own file.
+- Of several logs that tell the same steps at the same time (one a rank) the one that tells most is taken for steps,
+  checkpoints and attempts; the evidence of all of them counts.
+- Where no file tells of any attempt, and some tell how a program broke, each place of an attempt (`attempt_1/0/…`) is
+  one, else the whole is: it was there when its first words were written, and failed with its last.
+- Identity follows from the place within the folder: the same folder imported again, from wherever it lies, adds
+  nothing.
+- Where no line of any file carries a stamp, what a file tells was when it was written last, and that is said.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rerail.collectors.formats import OldFolder
+from rerail.collectors.sources.run_files import RUN, UNKNOWN_INSTANT, RunFiles, read_run_files
+from rerail.server.core.codec import FactError
+from rerail.server.core.facts import (
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointLoaded,
+    CheckpointMoment,
+    Evidence,
+    Exit,
+    Fact,
+    Outcome,
+    PhaseSpan,
+    RecoveryMark,
+    RunEnded,
+    RunStarted,
+    Steps,
+)
+
+PROGRESS = (AttemptStarted, CheckpointLoaded, CheckpointMoment, PhaseSpan, RecoveryMark, RunStarted, RunEnded, Steps)
+NO_PROGRAM = frozenset({"kernel", "slurm", "kubernetes", "flight_recorder", "dcgm"})
+"""Sources whose words are not a program's own."""
+
+
+def read_folder(folder: OldFolder) -> Iterator[Fact]:
+    """The facts of all files, of one run; jobs of several runs that a scheduler tells of are runs of their own."""
+    found = read_run_files([folder.path], zone_seconds=folder.zone_seconds, dates_by_file=True)
+    named = _names(found, folder.path)
+    taken = []
+    for file in found.files:
+        if file.kind == "skipped":
+            folder.remark(f"{_within(file.path, folder.path)}: {file.reason}")
+        else:
+            taken.append(file)
+    if not taken:
+        folder.refuse(1, FactError("path", folder.path, "holds no file that is read"))
+        return
+    folder.remark(f"{len(taken)} files read as one run")
+    if found.dated_by_file:
+        first = _within(found.dated_by_file[0], folder.path)
+        folder.remark(f"no line of {first} dates it: it is taken to be of when it was written last")
+    for fact in with_attempts(joined(found.facts)):
+        if fact.at <= UNKNOWN_INSTANT:
+            text = fact.text if isinstance(fact, Evidence) else fact.kind
+            folder.refuse(1, FactError("at", text[:80], "no file of the folder tells when this was"))
+            continue
+        run = folder.run if fact.run == RUN else fact.run
+        yield replace(fact, run=run, emitter=named.get(fact.emitter, fact.emitter))
+
+
+def joined(facts: Sequence[Fact]) -> list[Fact]:
+    """The facts of all files, those that tell of the same training only once, and attempts numbered through."""
+    tellers = _tellers(facts)
+    left_out: set[str] = set()
+    shifts: dict[str, int] = {}
+    over_at, numbers = 0, 0
+    for emitter, own in sorted(tellers.items(), key=lambda entry: (entry[1].began, -entry[1].steps)):
+        rivals = [other for name, other in tellers.items() if name != emitter and name not in left_out]
+        if any(own.is_said_by(other) for other in rivals):
+            left_out.add(emitter)
+            continue
+        if own.tells_attempts:
+            if own.began >= over_at and numbers:
+                shifts[emitter] = numbers
+            over_at = max(over_at, own.ended)
+            numbers = max(numbers, shifts.get(emitter, 0) + own.attempts)
+    return [
+        _shifted(fact, shifts.get(fact.emitter, 0))
+        for fact in facts
+        if not (fact.emitter in left_out and isinstance(fact, PROGRESS))
+    ]
+
+
+def with_attempts(facts: Sequence[Fact]) -> list[Fact]:
+    """The facts, and the attempts that only what broke in them tells of."""
+    told = [fact for fact in facts if fact.run == RUN and fact.at > UNKNOWN_INSTANT]
+    broke = [fact for fact in told if isinstance(fact, Evidence) and fact.source not in NO_PROGRAM]
+    if not broke or any(isinstance(fact, (AttemptEnded, Exit, *PROGRESS)) for fact in told):
+        return list(facts)
+    founded: list[Fact] = []
+    for number in sorted({fact.restart or 0 for fact in broke}):
+        own = [fact.at for fact in broke if (fact.restart or 0) == number]
+        where = {"run": RUN, "emitter": "folder", "restart": number}
+        founded += [
+            AttemptStarted(**where, seq=2 * number, at=min(own)),
+            AttemptEnded(**where, seq=2 * number + 1, at=max(own), outcome=Outcome.FAILED),
+        ]  # type: ignore[arg-type]
+    return [*facts, *founded]
+
+
+class _Teller:
+    """A log that tells steps: when, which, and whether it numbers attempts by itself."""
+
+    def __init__(self, facts: Sequence[Fact]) -> None:
+        told = [fact for fact in facts if isinstance(fact, Steps)]
+        self.steps = sum(fact.step_count for fact in told)
+        self.began = min(fact.start for fact in told)
+        self.ended = max(fact.start + sum(fact.durations_us) * 1000 for fact in told)
+        self.low = min(fact.first_step for fact in told)
+        self.high = max(fact.first_step + fact.step_count - 1 for fact in told)
+        begun = [fact for fact in facts if isinstance(fact, AttemptStarted)]
+        self.attempts = 1 + max((fact.restart or 0 for fact in facts), default=0)
+        self.tells_attempts = bool(begun) and not any(
+            isinstance(fact, Exit) or (isinstance(fact, AttemptStarted) and fact.launcher) for fact in facts
+        )
+
+    def is_said_by(self, other: _Teller) -> bool:
+        """The other log tells of the same steps at the same time, and of more of them."""
+        at_once = self.began < other.ended and other.began < self.ended
+        return at_once and self.low <= other.high and other.low <= self.high and self.steps <= other.steps
+
+
+def _tellers(facts: Sequence[Fact]) -> dict[str, _Teller]:
+    by_emitter: dict[str, list[Fact]] = {}
+    for fact in facts:
+        by_emitter.setdefault(fact.emitter, []).append(fact)
+    return {
+        emitter: _Teller(own)
+        for emitter, own in by_emitter.items()
+        if any(isinstance(fact, Steps) for fact in own)
+    }  # fmt: skip
+
+
+def _shifted(fact: Fact, by: int) -> Fact:
+    return replace(fact, restart=fact.restart + by) if by and fact.restart is not None else fact
+
+
+def _within(path: str, folder: str) -> str:
+    try:
+        return str(Path(path).relative_to(folder))
+    except ValueError:
+        return path
+
+
+def _names(found: RunFiles, folder: str) -> dict[str, str]:
+    """Emitters by the place of their file within the folder."""
+    named = {}
+    for emitter, path in found.paths.items():
+        kind = emitter.partition("/")[0]
+        if kind in ("log", "file"):
+            place = _within(path, folder)
+            named[emitter] = f"{kind}/{Path(place).name[:80]}-{hashlib.sha256(place.encode()).hexdigest()[:12]}"
+    return named

@@ -1,0 +1,72 @@
+"""A folder of what one run left behind is one run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rerail.server.cli import main
+from rerail.server.core.facts import AttemptStarted, Fact, Steps
+from tests.import_truth import folded, imported
+
+CORPUS = Path(__file__).parent.parent / "corpus"
+MEGATRON = (CORPUS / "training_logs/megatron.log").read_bytes()
+
+
+def steps_of(facts: list[Fact]) -> set[tuple[int | None, int]]:
+    """`(attempt, last step)` of every statement."""
+    return {(fact.restart, fact.first_step + fact.step_count - 1) for fact in facts if isinstance(fact, Steps)}
+
+
+def test_ranks_that_print_the_same_steps_count_once(tmp_path: Path):
+    (tmp_path / "rank_0.log").write_bytes(MEGATRON)
+    alone = imported("logs", tmp_path)
+    (tmp_path / "rank_1.log").write_bytes(MEGATRON[: len(MEGATRON) * 2 // 3])
+    both = imported("logs", tmp_path)
+    told = {fact.emitter for fact in both if isinstance(fact, Steps)}
+    assert len(told) == 1 and steps_of(both) == steps_of(alone)
+    assert folded(both)[1].high_water_step == 50
+
+
+def test_a_run_that_was_submitted_again_goes_on_in_its_next_log(tmp_path: Path):
+    lines = MEGATRON.splitlines(keepends=True)
+    again = next(place for place, line in enumerate(lines) if place > 3 and b"using world size" in line)
+    (tmp_path / "slurm-101.out").write_bytes(b"".join(lines[:again]))
+    (tmp_path / "slurm-102.out").write_bytes(b"".join(lines[again:]))
+    facts = imported("logs", tmp_path)
+    assert sorted(fact.restart or 0 for fact in facts if isinstance(fact, AttemptStarted)) == [0, 1]
+    _, view = folded(facts)
+    assert (len(view.attempts), view.high_water_step) == (2, 50)
+    assert [(each.attempt, each.to_step) for each in view.rollbacks] == [(1, 20)]
+
+
+def test_the_same_folder_elsewhere_states_the_same_facts(tmp_path: Path):
+    for place in ("here", "there"):
+        shutil.copytree(CORPUS / "nvrx/0.6.0/applog", tmp_path / place)
+    here, there = imported("logs", tmp_path / "here"), imported("logs", tmp_path / "there")
+    assert here and {(fact.emitter, fact.seq) for fact in here} == {(fact.emitter, fact.seq) for fact in there}
+    assert len({(fact.emitter, fact.seq) for fact in here}) == len(here)
+
+
+def test_what_nothing_dates_was_when_its_file_was_written_and_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "train.log"
+    path.write_text("Traceback (most recent call last):\n  File \"/opt/train.py\", line 7, in step\nKeyError: 'x'\n")
+    os.utime(path, (1_795_954_200, 1_795_954_200))
+    facts = imported("logs", tmp_path)
+    assert {fact.at for fact in facts} == {1_795_954_200 * 10**9}
+    ((_, verdict, _),) = folded(facts)[0].endings()
+    assert verdict.cause == "user_exception"
+    assert main(["import", "logs", str(tmp_path), "--run", "r", "--stdout"]) == 0
+    assert "no line of train.log dates it" in capsys.readouterr().err
+
+
+def test_a_folder_without_anything_to_read_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "x.bin").write_bytes(bytes(100))
+    assert imported("logs", tmp_path) == []
+    assert main(["import", "logs", str(tmp_path), "--run", "r", "--stdout"]) == 0
+    assert "holds no file that is read" in capsys.readouterr().err
