@@ -136,7 +136,10 @@ def initialize_hook(recorder: Recorder) -> Callable[[Any], Any]:
 
     def initialize(state: Any) -> Any:
         with suppress(Exception):
-            recorder.iterate(int(getattr(state, "iteration", 0) or 0))
+            size = getattr(state, "active_world_size", None)
+            recorder.iterate(
+                int(getattr(state, "iteration", 0) or 0), size if isinstance(size, int) and size > 0 else None
+            )
         return state
 
     return _plug_in("initialize", "Initialize", initialize)

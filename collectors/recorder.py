@@ -358,7 +358,15 @@ class Recorder:
         """A moment of a recovery this rank leads or sees: noticed, aborting, …"""
         self._state("recovery_mark", stage=stage, by=by, text=text)
 
-    def iterate(self, iteration: int) -> None:
+    def configured(self, config: Mapping[str, object], *, versions: Mapping[str, str] | None = None) -> None:
+        """Recovery settings that became known after this recorder was made. One rank is enough; others say nothing."""
+        try:
+            if self.is_first_rank:
+                self._state("attempt_started", config=dict(config) or None, versions=dict(versions or {}) or None)
+        except Exception:
+            self._count_loss()
+
+    def iterate(self, iteration: int, world_size: int | None = None) -> None:
         """In-process restart number `iteration` begins in this process; bring-up begins anew."""
         try:
             if iteration == self._iteration:
@@ -370,7 +378,7 @@ class Recorder:
             self._iteration = iteration
             self._step_tag = tag(STEP, 0, iteration)
             self._step_began = None
-            self._state("attempt_started", scope="in_process", initiator="fault")
+            self._state("attempt_started", scope="in_process", initiator="fault", world_size=world_size)
             self._bring_up = self._begin("initializing", self._wall(now))
         except Exception:
             self._count_loss()
