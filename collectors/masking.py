@@ -21,7 +21,8 @@ _SECRET_WORD = (
     r"|passphrase|credential|connection[_-]?string|webhook|session[_-]?id)"
 )
 """`tokens` are counted and a `tokenizer` is named: neither is a secret."""
-_COLOUR = re.compile(r"\x1b\[[0-9;:?]{0,32}[A-Za-z]")
+_COLOUR = re.compile(r"\x1b\[[0-9;:?]{0,32}[A-Za-z]|\x1b\][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)")
+"""What colours a terminal, and what links or titles it."""
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.{0,16384}?"
     r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
@@ -49,6 +50,11 @@ _RULES: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
     (
         _SECRET_SIGNS,
         re.compile(rf"({_SECRET_WORD}[\w.-]{{0,40}}['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;}})]+", re.I),
+        rf"\1{MASK}",
+    ),
+    (
+        ("_pass", "-pass"),
+        re.compile(r"([a-z0-9][_-]pass['\"]?\s*[=:]\s*['\"]?)(?![\d.]+(?:\s|,|$|[a-z]{1,2}\b))[^\s'\"&,;})]+", re.I),
         rf"\1{MASK}",
     ),
     (_SECRET_SIGNS, re.compile(rf"(--[\w-]{{0,40}}{_SECRET_WORD}[\w-]{{0,40}}\s+)[^\s-]\S*", re.I), rf"\1{MASK}"),

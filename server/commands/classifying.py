@@ -44,6 +44,9 @@ from rerail.server.errors import RerailError
 
 SHAPE = 1
 A_SECOND = 1_000_000_000
+BESIDE_NS = 1800 * A_SECOND
+"""So far from the evidence of an attempt a line of another log may be to belong to it: a collective waits ten minutes
+for a link that went down, or longer."""
 SHOWN_LINES = 6
 SHOWN_GROUPS = 10
 JSON_LINES = 50
@@ -123,15 +126,48 @@ def _of_run(run: str, facts: Sequence[Fact], placed: set[int]) -> list[Interrupt
     has_completed = any(isinstance(fact, AttemptEnded) and fact.outcome is Outcome.COMPLETED for fact in facts)
     if has_completed or (view.attempts and view.state is RunState.ENDED):
         return []
-    restarts = sorted({fact.restart for fact in facts if isinstance(fact, Evidence)}, key=lambda each: each or -1)
     alone = (
         judged_alone(of_one, restart, named)
-        for restart in restarts
-        for of_one in _of_one_hang(
-            [fact for fact in facts if isinstance(fact, AttemptStarted) or fact.restart == restart]
-        )
+        for restart, of_attempt in _by_attempt(facts).items()
+        for of_one in _of_one_hang(of_attempt)
     )
     return _with_silent_attempts([each for each in alone if each is not None], placed)
+
+
+def _by_attempt(facts: Sequence[Fact]) -> dict[int | None, list[Fact]]:
+    """Restart → what is told of that attempt, with the beginnings of all.
+
+    What names no attempt (a kernel's log beside that of the workers) goes with the attempt that is nearest in time, and
+    stays by itself where none is within `BESIDE_NS`.
+    """
+    told: dict[int, list[int]] = {}
+    for fact in facts:
+        if isinstance(fact, (Evidence, Exit)) and fact.restart is not None:
+            told.setdefault(fact.restart, []).append(fact.at)
+    spans = {restart: (min(instants), max(instants)) for restart, instants in told.items()}
+    found: dict[int | None, list[Fact]] = {}
+    for fact in facts:
+        if isinstance(fact, AttemptStarted):
+            continue
+        restart = fact.restart
+        if restart is None and spans and isinstance(fact, (Evidence, Exit)):
+            restart = _nearest(fact.at, spans)
+        found.setdefault(restart, []).append(fact)
+    started = [fact for fact in facts if isinstance(fact, AttemptStarted)]
+    with_evidence = sorted(
+        (each for each in found.items() if any(isinstance(fact, Evidence) for fact in each[1])),
+        key=lambda each: -1 if each[0] is None else each[0],
+    )
+    return {restart: [*started, *of_attempt] for restart, of_attempt in with_evidence}
+
+
+def _nearest(at: int, spans: dict[int, tuple[int, int]]) -> int | None:
+    """The attempt whose evidence lies nearest; None where it is too far, or nothing says when either was."""
+    if at <= UNKNOWN_INSTANT or all(last <= UNKNOWN_INSTANT for _, last in spans.values()):
+        return next(iter(spans)) if len(spans) == 1 else None
+    away = {restart: max(first - at, at - last, 0) for restart, (first, last) in spans.items()}
+    restart = min(away, key=lambda each: (away[each], each))
+    return restart if away[restart] <= BESIDE_NS else None
 
 
 def dump_groups(files: RunFiles) -> tuple[tuple[Evidence, ...], ...]:

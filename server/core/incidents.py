@@ -4,7 +4,8 @@ Rules
 - An incident begins at the end of the last completed step before the interruption (without one, at the notice) and
   ends where the first step above the high-water step begins. A death before that continues the same incident.
 - Its parts are the down phases inside it; `catch_up` is the rest. Excluded time is in neither. Before anything resumed
-  there is nothing to catch up: what is not told until then is `silent`.
+  there is nothing to catch up: what is not told until then is `silent`, as where a log says nothing between the end of
+  the old workers and the first step of the new ones.
 - Planned restarts are incidents too, marked planned: their cost is shown, rates and rules leave them out.
 - The time to restart is its down phases up to the latest restart that completed a step: what came after a death that
   no restart followed led nowhere.
@@ -146,7 +147,7 @@ def incident(
     """One incident with its anatomy and cost. `spans` are the run's."""
     end = as_of if bounds.end is None else bounds.end
     by_phase: dict[Phase, int] = {}
-    total = restart = gpu_ns = 0
+    total = restart = silent = gpu_ns = 0
     is_excluded = any(span.phase is Phase.EXCLUDED for span in clipped(spans, bounds.start - 1, end + 1))
     for span in clipped(spans, bounds.start, end):
         if span.phase is Phase.EXCLUDED:
@@ -154,12 +155,12 @@ def incident(
         length = span.end - span.start
         total += length
         by_phase[span.phase] = by_phase.get(span.phase, 0) + length
-        if span.phase in DOWN_PHASES and (bounds.restarted_at is None or span.end <= bounds.restarted_at):
-            restart += length
+        if bounds.restarted_at is None or span.end <= bounds.restarted_at:
+            restart += length if span.phase in DOWN_PHASES else 0
+            silent += length if span.phase is Phase.SILENT else 0
         if capacities.is_known:
             gpu_ns += capacities.gpu_ns(span.start, span.end)
     down = sum(length for phase, length in by_phase.items() if phase in DOWN_PHASES)
-    silent = by_phase.get(Phase.SILENT, 0) if bounds.restarted_at is None else 0
     parts = [Part(phase.value, by_phase[phase]) for phase in ANATOMY if by_phase.get(phase)]
     if silent:
         parts.append(Part(Phase.SILENT.value, silent))

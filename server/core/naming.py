@@ -34,7 +34,7 @@ _NODE = re.compile(
     r"|\bat node \(ID: [0-9a-f]{1,64}, IP: ([\d.]{7,40})\)|\bthe node \(IP: ([\d.]{7,40}),"
     r"|\bnode ([A-Za-z][\w-]{0,60}\d[\w.-]{0,60})\b"
     r"|\bsrun: error: ([A-Za-z0-9][\w.-]{0,120}): tasks? |\bon node ([A-Za-z0-9][\w.-]{0,120}) exited"
-    r"|\bNodes? ([A-Za-z0-9][\w.\[\],-]{0,120}) not responding|\bON ([A-Za-z0-9][\w.-]{0,120}) CANCELLED AT"
+    r"|\bNodes? ([A-Za-z0-9][\w.\[\],-]{0,120}) not responding"
 )
 _SYSLOG = re.compile(
     r"^(?:<\d{1,3}>)?(?:[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT[\d:.,+Z-]{8,30})"
@@ -92,7 +92,7 @@ def node_in(text: str) -> str | None:
     head = text[:2000]
     if "NCCL " in head and (spoke := _NCCL.search(head)):
         return spoke["node"]
-    if "ode" not in head and "srun" not in head and " kernel:" not in head and " ON " not in head:
+    if "ode" not in head and "srun" not in head and " kernel:" not in head:
         return None
     found = _SYSLOG.match(head) or _NODE.search(head)
     if found is None:

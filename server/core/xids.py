@@ -112,7 +112,7 @@ ACTIONS = {
 RECOVERIES = {0: "None", 1: "GPU Reset Required", 2: "Node Reboot Required", 3: "Drain P2P", 4: "Drain and Reset"}
 """The driver's recovery actions by number, for lines that do not spell them out."""
 
-_LINE = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]{4,20})\): {0,4}(\d{1,4})(?:, {0,4}([^\r\n]{0,2000}))?")
+_LINE = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]{4,20})\): {0,4}(\d{1,4})(?!\d)(?:, {0,4}([^\r\n]{0,2000}))?")
 _FIELD = re.compile(r"(pid|name)=([^,]{0,200})(?:, {0,4}|$)")
 _RECOVERY = re.compile(
     r"changed from (0x[0-9A-Fa-f]{1,8})(?: \(([^)]{1,80})\))? to (0x[0-9A-Fa-f]{1,8})(?: \(([^)]{1,80})\))?"

@@ -43,6 +43,7 @@ RULE = CauseRule(
             r"|\bENOSPC\b|Errno 122\b|kind: StorageFull",
             "{where} could not write: no space is left ({words}).",
             confidence=0.95,
+            unless=r"/dev/shm",
         ),
         line(
             r"enforce fail at inline_container\.cc:\d{1,6}\][^\n]{0,20}unexpected pos \d{1,20} vs \d{1,20}"
@@ -64,6 +65,12 @@ RULE = CauseRule(
             r"|Remote I/O error|I/O error, dev \w{1,20}",
             SAYS,
             confidence=0.85,
+        ),
+        line(
+            r"CheckpointException ranks: ?dict_keys\(\[(?P<rank>\d{1,7})\]\)[^\n]{0,120}"
+            r"|Traceback \(most recent call last\): \(RANK (?P<rank_>\d{1,7})\)[^\n]{0,120}",
+            SAYS,
+            confidence=0.9,
         ),
         line(r"\bCheckpointException\b[^\n]{0,120}", SAYS, confidence=0.8),
         line(

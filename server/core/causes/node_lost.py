@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line
 from rerail.server.core.view import CausalRole, Domain
 
@@ -23,6 +25,9 @@ def match(case: Case) -> Match | None:
             0.8, f"Reported as the loss of a node ({told}).", node=None if found is None else found.node,
             initiating=() if found is None else found.initiating, weight=Weight.ESTABLISHED,
         )  # fmt: skip
+    if found is not None and not found.node:
+        named = (sign.node for sign in case.accusing(RULE.name) if sign.node)
+        found = replace(found, node=next(named, found.node))
     return found
 
 
