@@ -142,7 +142,9 @@ def _compare(told: dict, truth: Truth) -> None:
     assert [fault["kind"] for fault in faults] == ["exception", "sigkill", "hang"]
     incidents = told["incidents"]
     assert [incident["cause"] for incident in incidents] == ["loss_anomaly", "sigkill", "hang"]
-    assert [incident["culprit_rank"] for incident in incidents] == [1, 1, None]
+    *raised, hung = [incident["culprit_rank"] for incident in incidents]
+    assert raised == [1, 1]
+    assert hung in (1, None), "named where its peer is known to have waited for it, and never the peer"
     for number, (incident, fault) in enumerate(zip(incidents, faults, strict=True)):
         steps, (load, *_) = truth.of("step", number), truth.of("load", number + 1)
         high_water = max(step["step"] for step in steps)

@@ -440,7 +440,7 @@ def test_no_object_is_too_odd(seed: int, junk: list[Any]):
         workload("Job", "llm", condition("Failed", 99, "DeadlineExceeded")),
         workload("Workload", "w", condition("Evicted", 60, "Preempted"), owner=("Job", "llm"), uid="w"),
     ]
-    shuffled = [mangled(each, chance, junk) for each in objects * 2]
+    shuffled = [mangled(each, chance, junk) for each in objects] * 2  # each of them comes twice
     chance.shuffle(shuffled)
     found = [each for each in objects_in(json.dumps(shuffled).encode()) if not isinstance(each, FactError)]
     teller = KubeFacts(naming=Naming(takes_bare_pods=True))

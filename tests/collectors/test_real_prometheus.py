@@ -123,5 +123,8 @@ def test_what_happened_to_a_gpu_is_stated_once_and_a_server_that_is_gone_is_down
         assert json.loads(cursor or "")["heard"] is True
         active = [f for f in source_at(url, rules).finish(None).facts if isinstance(f, Metric)]
         assert all(f.node in ("node0", "node1") for f in active)
-    with pytest.raises(SourceDown, match="Connection refused"):
-        source_at(url).finish(cursor)
+    with socket.socket() as nobody:  # holds the port without listening, so that no other server takes it
+        nobody.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        nobody.bind(("127.0.0.1", port))
+        with pytest.raises(SourceDown, match="Connection refused"):
+            source_at(url).finish(cursor)
