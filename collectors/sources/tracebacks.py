@@ -28,6 +28,8 @@ _FOREIGN = (
 )  # fmt: skip
 _LOADER = ("torch/utils/data/", "multiprocessing/connection.py", "multiprocessing/queues.py", "webdataset/")
 _CHECKPOINT = ("torch/distributed/checkpoint/", "torch/serialization.py", "/safetensors/", "dist_checkpointing/")
+_SAMPLES = ("__getitem__", "__getitems__", "collate_fn", "__iter__")
+"""Functions of a data set, in a file that is named for data: a loader without workers calls them itself."""
 _CHECKPOINT_NAME = re.compile(
     r"(?:save|load|write|restore)_?\w{0,40}(?:checkpoint|ckpt|state_dict)|checkpoint_?(?:save|load)", re.I
 )
@@ -83,8 +85,13 @@ class Tracebacks:
         path = path.replace(_BREAK, "")
         if not any(part in path for part in _FOREIGN):
             own = f"{path.replace(chr(92), '/').rpartition('/')[2][:120]}:{function[:120]}"
-        if any(part in path for part in _LOADER):
+        if any(part in path for part in _LOADER) or (not through and _is_of_data(path, function)):
             through = "data_loader"
         elif not through and (any(part in path for part in _CHECKPOINT) or _CHECKPOINT_NAME.search(function)):
             through = "checkpoint"
         self.open[stream] = _BREAK.join((f"{path}:{line} in {function}"[:500], own, through))
+
+
+def _is_of_data(path: str, function: str) -> bool:
+    """Whether a frame is of a data set that reads a sample."""
+    return function in _SAMPLES and "data" in path.rpartition("/")[2]

@@ -135,3 +135,32 @@ def test_what_would_settle_it_was_not_given(judged, logs, asks, does_not_ask):
     wanted = (judged(**logs).missing_evidence or "").lower()
     assert asks in wanted
     assert does_not_ask not in wanted
+
+
+def test_a_kernels_log_is_joined_to_workers_whose_launcher_said_nothing_more(judged):
+    """No exit line: the log breaks off before the launcher's last words."""
+    train = "2026-11-29T12:00:20.000000Z [rank5]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+    kernel = "Nov 29 12:00:19 gpu-5 kernel: NVRM: Xid (PCI:0000:05:00): 94, pid=1, Contained\n"
+    verdict = judged(train=train, kernel=kernel)  # one interruption, or `judged` fails
+    assert said_of(verdict) == ("gpu_hardware", 5, "gpu-5")
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["slurmstepd: error: *** JOB 998 ON gpu-001 CANCELLED AT 2026-03-10T10:05:30 DUE TO NODE FAILURE ***",
+          "srun: error: Node failure on gpu-007"], ("node_lost", None, "gpu-007")),
+        (["slurmstepd: error: *** JOB 998 ON gpu-001 CANCELLED AT 2026-03-10T10:05:30 DUE TO NODE FAILURE ***"],
+         ("node_lost", None, None)),
+        (["slurmstepd: error: *** STEP 998.0 ON gpu-001 CANCELLED AT 2026-03-10T10:05:30 DUE TO PREEMPTION ***"],
+         ("preemption", None, None)),
+        (["[rank0]: Traceback (most recent call last):", '[rank0]:   File "/opt/train.py", line 8, in save_checkpoint',
+          "[rank0]: torch.distributed.checkpoint.api.CheckpointException: CheckpointException ranks:dict_keys([13])",
+          "[rank0]: Traceback (most recent call last): (RANK 13)", "[rank0]: OSError: [Errno 5] Input/output error"],
+         ("checkpoint_io", 13, None)),
+        (["[rank3]: Traceback (most recent call last):", '[rank3]:   File "/opt/data.py", line 88, in __getitem__',
+          "[rank3]: OSError: [Errno 116] Stale file handle: '/lustre/data/shard_001.bin'"], ("data_loader", 3, None)),
+    ],
+)  # fmt: skip
+def test_who_printed_a_line_is_not_who_failed(judged, lines, said):
+    assert said_of(judged(train="\n".join(lines) + "\n")) == said

@@ -84,3 +84,13 @@ def test_a_whole_file_is_masked_and_nothing_else_of_it_is_lost():
     assert "abcdefgh" not in shown
     assert [line.split()[1] for line in shown.split("\n")[:5000]] == [str(number) for number in range(5000)]
     assert shown.endswith("x" * 40_000)
+
+
+def test_a_pass_with_a_word_is_a_secret_and_a_pass_with_a_number_is_a_figure() -> None:
+    assert masked("MASTER_PASS: topsecret77 forward_pass: 12.5ms num_pass=3") == (
+        "MASTER_PASS: *** forward_pass: 12.5ms num_pass=3"
+    )
+
+
+def test_links_and_titles_of_terminals_are_taken_off() -> None:
+    assert masked("\x1b]8;;http://evil\x07click\x1b]8;;\x07 \x1b]0;title\x1b\\x") == "click x"
