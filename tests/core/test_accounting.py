@@ -55,6 +55,15 @@ def test_its_incident_adds_up():
     assert incident.scope is Scope.IN_JOB
 
 
+def test_what_nothing_tells_of_before_a_restart_is_silent_and_no_catch_up():
+    story = Story().start().bring_up(20).steps(1, 10).die(after=5).stop(2).start().wait(200).steps(6, 15)
+    (incident,) = story.view().incidents
+    assert {part.name: part.length_ns / SECOND for part in incident.parts} == {
+        "detecting": 5, "stopping": 2, "silent": 200, "catch_up": 5,
+    }  # fmt: skip
+    assert incident.time_to_restart_ns == 7 * SECOND
+
+
 def test_the_waterfall_adds_up_exactly():
     account = crash_and_return().view().account
     levels = {row.name: row.length_ns for row in account.waterfall if row.is_total}
