@@ -22,6 +22,12 @@ EXTRAS = {
 }  # fmt: skip
 """Which extra brings a module."""
 
+FORMATS = (
+    "aws-nvrx", "error-file", "flight-recorder", "google-goodput", "kernel", "kubernetes", "logs", "one-logger",
+    "slurm", "torchrun-events",
+)  # fmt: skip
+"""What `import` reads beside facts, by name: finding them loads every reader, which no other command needs."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit code."""
@@ -79,11 +85,10 @@ def _parser() -> argparse.ArgumentParser:
     facts.add_argument(
         "format",
         metavar="FORMAT",
-        help="facts (JSON lines as docs/facts.md has them), aws-nvrx, error-file, "
-        "flight-recorder, google-goodput, kernel or logs",
+        help=f"facts (JSON lines as docs/facts.md has them), {', '.join(FORMATS[:-1])} or {FORMATS[-1]}",
     )
     facts.add_argument(
-        "paths", nargs="+", metavar="PATH", help="files, .gz too; - is standard input; of dumps a folder"
+        "paths", nargs="+", metavar="PATH", help="files, .gz too; - is standard input; of logs and dumps a folder"
     )
     facts.add_argument("--run", dest="run_id", metavar="RUN", help="import into this run, whatever the lines say")
     facts.add_argument(

@@ -9,6 +9,7 @@ from pathlib import Path
 from rerail.collectors.formats import formats
 from rerail.collectors.live_sources import live_sources
 from rerail.server import query_problem_results
+from rerail.server.cli import FORMATS
 from rerail.server.core.alert_life import Change
 from rerail.server.core.alerts import rules as alert_rules
 from rerail.server.core.causes import rules
@@ -97,3 +98,7 @@ def test_the_page_on_alerts_names_every_rule_every_action_and_every_metric():
 def test_the_readme_or_a_page_names_every_source_that_can_be_collected():
     pages = "\n".join(page.read_text() for page in [DOCS.parent / "README.md", *DOCS.glob("*.md")])
     assert [name for name in live_sources() if f"rerail collect {name}" not in pages] == []
+
+
+def test_the_help_of_import_names_every_format():
+    assert tuple(sorted(formats())) == FORMATS
