@@ -15,11 +15,10 @@ import pickle
 
 from rerail.collectors.gzip_files import is_gzip, unpacked
 from rerail.collectors.masking import masked_lines, masked_same_length, masked_writing
-from rerail.collectors.sources.encodings import text_bytes
+from rerail.collectors.sources.encodings import is_binary, text_bytes
 from rerail.server.core.flight_recorder.pickles import PROTOCOL, is_old_pickle, is_pickle, read_pickle
 from rerail.server.core.flight_recorder.refusal import DumpRefusedError
 
-BINARY_HEAD = 65_536
 _RECORDED = bytes((0x80, PROTOCOL))
 """How a dump begins that PyTorch wrote: a zero byte stands before each of its texts, so that patterns find what is in
 them without reading it."""
@@ -44,7 +43,7 @@ def _kept(content: bytes) -> bytes:
     if is_pickle(content) or is_old_pickle(content):
         return _dump(content)
     text = text_bytes(content)
-    if b"\0" in text[:BINARY_HEAD]:
+    if is_binary(text):
         return content
     shown = masked_lines(text.decode("utf-8", "replace"))
     return content if shown.encode() == text else shown.encode()

@@ -21,8 +21,10 @@ _SECRET_WORD = (
     r"|passphrase|credential|connection[_-]?string|webhook|session[_-]?id)"
 )
 """`tokens` are counted and a `tokenizer` is named: neither is a secret."""
-_COLOUR = re.compile(r"\x1b\[[0-9;:?]{0,32}[A-Za-z]|\x1b\][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)")
+TERMINAL_SEQUENCE = r"\x1b\[[0-9;:?]{0,32}[A-Za-z]|\x1b\][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)"
 """What colours a terminal, and what links or titles it."""
+
+_SEQUENCE = re.compile(TERMINAL_SEQUENCE)
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.{0,16384}?"
     r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
@@ -81,7 +83,7 @@ _RULES: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
 
 def without_colours(text: str) -> str:
     """The text without the sequences that colour a terminal."""
-    return _COLOUR.sub("", text) if "\x1b" in text else text
+    return _SEQUENCE.sub("", text) if "\x1b" in text else text
 
 
 def _without_secrets(text: str) -> str:

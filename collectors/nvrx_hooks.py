@@ -142,7 +142,7 @@ def initialize_hook(recorder: Recorder) -> Callable[[Any], Any]:
             )
         return state
 
-    return _plug_in("initialize", "Initialize", initialize)
+    return plug_in("initialize", "Initialize", initialize)
 
 
 def abort_hook(recorder: Recorder) -> Callable[[Any], Any]:
@@ -152,7 +152,7 @@ def abort_hook(recorder: Recorder) -> Callable[[Any], Any]:
         recorder.mark("noticed", by="nvrx in-process")
         return state
 
-    return _plug_in("abort", "Abort", abort)
+    return plug_in("abort", "Abort", abort)
 
 
 def finalize_hook(recorder: Recorder) -> Callable[[Any], Any]:
@@ -165,15 +165,15 @@ def finalize_hook(recorder: Recorder) -> Callable[[Any], Any]:
         recorder.mark("workers_gone", by="nvrx in-process")
         return state
 
-    return _plug_in("finalize", "Finalize", finalize)
+    return plug_in("finalize", "Finalize", finalize)
 
 
-def _plug_in(module: str, kind: str, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def plug_in(module: str, kind: str, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """`call` as an instance of the wrapper's own class; the bare function where NVRx is not installed."""
     try:
         base = getattr(importlib.import_module(f"nvidia_resiliency_ext.inprocess.{module}"), kind)
     except (ImportError, AttributeError):
         return call
     made = type(f"Observed{kind}", (base,), {"__call__": lambda _self, state: call(state)})
-    plug_in: Callable[[Any], Any] = made()
-    return plug_in
+    instance: Callable[[Any], Any] = made()
+    return instance

@@ -21,7 +21,7 @@ from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from rerail.collectors.nvrx_hooks import abort_hook, finalize_hook, initialize_hook
+from rerail.collectors.nvrx_hooks import abort_hook, finalize_hook, initialize_hook, plug_in
 from rerail.collectors.recorder import Recorder
 
 PACKAGE = "nvidia_resiliency_ext.inprocess"
@@ -77,17 +77,6 @@ def _release() -> dict[str, str]:
         return {}
 
 
-def _plug_in(like: Any, call: Callable[[Any], Any]) -> Any:
-    """A plug-in of the kind of `like` that does `call`."""
-    base = next(each for each in type(like).__mro__ if each.__module__.startswith(PACKAGE) and _is_kind(each))
-    return type(f"Observed{base.__name__}", (base,), {"__call__": lambda _self, told: call(told)})()
-
-
-def _is_kind(base: type) -> bool:
-    """Whether a class is one of NVRx's abstract kinds of plug-ins."""
-    return bool(getattr(base, "__abstractmethods__", None))
-
-
 def _observed_check(recorder: Recorder, check: Callable[[Any], Any]) -> Any:
     def observed(state: Any) -> Any:
         began = time.monotonic()
@@ -102,7 +91,7 @@ def _observed_check(recorder: Recorder, check: Callable[[Any], Any]) -> Any:
             if (took := time.monotonic() - began) >= SLOW_CHECK_SECONDS:
                 recorder.passed("overhead:health_check", took)
 
-    return _plug_in(check, observed)
+    return plug_in("health_check", "HealthCheck", observed)
 
 
 def _observed_assignment(recorder: Recorder, assignment: Callable[[Any], Any]) -> Any:
@@ -115,7 +104,7 @@ def _observed_assignment(recorder: Recorder, assignment: Callable[[Any], Any]) -
                 recorder.evidence(_moved(before, after), source="nvrx", code="rank_assignment")
         return found
 
-    return _plug_in(assignment, observed)
+    return plug_in("rank_assignment", "RankAssignment", observed)
 
 
 def _place(context: Any) -> tuple[int | None, int | None, str]:

@@ -16,7 +16,7 @@ from enum import StrEnum
 from rerail.collectors.gzip_files import is_gzip, unpacked
 from rerail.collectors.masking import masked
 from rerail.collectors.plain_text import Piece, evidence_of_text, is_kernel_log
-from rerail.collectors.sources.encodings import text_bytes
+from rerail.collectors.sources.encodings import is_binary, text_bytes
 from rerail.server.core.codec import EARLIEST_INSTANT, LATEST_INSTANT
 from rerail.server.core.flight_recorder.dump import dump_of, is_dump, is_side_car, rank_in, side_car_of
 from rerail.server.core.flight_recorder.json_text import looks_like_json, read_json
@@ -99,7 +99,7 @@ def _understood(name: str, content: bytes, rank: int | None, year: int | None) -
         found = _structured(content, whose, rank)
         if found is not None:
             return found
-    if b"\0" in content[:65_536]:
+    if is_binary(content):
         return Understood(Kind.UNKNOWN, refused=("neither a flight recorder dump nor text",))
     read = evidence_of_text(content, year, LONGEST_READING_SECONDS)
     kind = Kind.KERNEL_LOG if is_kernel_log(read.pieces) else Kind.LOG

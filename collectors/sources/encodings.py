@@ -11,6 +11,7 @@ import io
 from typing import BinaryIO
 
 PIECE = 1 << 20
+BINARY_HEAD = 65_536
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -32,6 +33,11 @@ def text_bytes(content: bytes) -> bytes:
         return content
     length, name = told
     return content[length:] if name == "utf-8" else content[length:].decode(name, "replace").encode()
+
+
+def is_binary(content: bytes) -> bool:
+    """Whether bytes hold what no text holds, near their beginning."""
+    return b"\0" in content[:BINARY_HEAD]
 
 
 def text_stream(file: BinaryIO) -> BinaryIO:

@@ -14,9 +14,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from rerail.collectors.masking import TERMINAL_SEQUENCE
+
 MOST_BYTES = 8 * 1024 * 1024
 LONGEST_LINE = 64 * 1024
-_COLOUR = re.compile(rb"\x1b\[[0-9;:?]{0,32}[A-Za-z]")
+_SEQUENCE = re.compile(TERMINAL_SEQUENCE.encode())
 """Of a long line the sequences that colour a terminal go first, or nothing else of it would be seen."""
 
 
@@ -55,7 +57,7 @@ def shown(data: bytes, start: int, end: int) -> bytes:
     if bar >= 0 and last - bar < LONGEST_LINE // 2:
         text = data.rfind(b"\r", start, bar) + 1 or start
     if end - text > LONGEST_LINE and data.find(b"\x1b", text, text + LONGEST_LINE) >= 0:
-        return _COLOUR.sub(b"", data[text:end])[:LONGEST_LINE]
+        return _SEQUENCE.sub(b"", data[text:end])[:LONGEST_LINE]
     return data[text : min(end, text + LONGEST_LINE)]
 
 

@@ -17,7 +17,7 @@ PREFIX = "/api/v1/"
 def known_parameters(request: Request) -> None:
     """Raises RefusedRequestError (422) naming the first parameter that the addressed question does not have."""
     route = request.scope.get("route")
-    if not isinstance(route, APIRoute) or not route.path.startswith(PREFIX):
+    if not request.query_params or not isinstance(route, APIRoute) or not route.path.startswith(PREFIX):
         return
     known = _known(route)
     for name in request.query_params:
