@@ -137,14 +137,17 @@ class _Shapes:
         return False
 
 
-def _hits(block: bytes, quiet: set[bytes], progress: ProgressLog) -> tuple[list[int], set[int]]:
+def _hits(block: bytes, begin: int, quiet: set[bytes], progress: ProgressLog) -> tuple[list[int], set[int]]:
     """Where the lines of a block begin that hold a literal or tell of progress, in order; `quiet` are the other shapes.
 
-    Also which of them hold no literal.
+    Those before byte `begin` are left out. Also which of them hold no literal.
 
     Most lines of a log differ by their digits alone: without them a block is a handful of shapes, and only new shapes
     are searched. Where shapes are many, the block is searched as it is.
     """
+    if begin:
+        starts, of_steps = _hits(block[begin:], 0, quiet, progress)
+        return [begin + start for start in starts], {begin + start for start in of_steps}
     cut = cut_records(block)
     if cut:
         return sorted({*_searched(block, progress), *cut}), set()
@@ -273,9 +276,12 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
     for offset, block in _blocks(file):
         digest.update(block)
         read.bytes += len(block)
-        hits, of_steps = _hits(block, quiet, progress)
-        starts = [0, *hits] if offset == 0 else hits
         index = at = 0
+        is_open = bool(log.tracebacks.open or state.held or log.block or log.pieces.waiting or log.going_on.waiting)
+        if not is_open and not options.worker_only:
+            at = progress.take_alike(block, 0, offset)
+        hits, of_steps = _hits(block, at, quiet, progress)
+        starts = [0, *hits] if offset == 0 else hits
         while not patience.is_over():
             if log.tracebacks.open or state.held or log.block or log.pieces.waiting:
                 if together <= 0:
@@ -313,6 +319,7 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
                 and not (is_open or state.held or log.going_on.waiting or options.worker_only)
                 and progress.take_quickly(line, offset + at_line)
             ):
+                at = progress.take_alike(block, at, offset)
                 continue
             is_wanted = is_open or not is_hit or shapes.wants(line) or bool(state.held)
             is_wanted = is_wanted or (shapes.may_tell_of_steps(line) and progress.wants(line))
@@ -331,7 +338,7 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
         if patience.is_over(now=True):
             read.stopped_at = offset + at
             break
-    progress.flush()
+    progress.flush_all()
     read.steps_undated = progress.state.undated
     read.is_stamped = state.last_at is not None and state.last_at != fallback_at
     _give_up(log, attempts, state, fallback_at)

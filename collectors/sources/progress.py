@@ -24,6 +24,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from rerail.collectors.sources.alike_lines import MOST_TOGETHER, SECOND, Alike, LONGEST_STEP_US, Run, alike, read_run
 from rerail.collectors.sources.attempts import FACTS_PER_BYTE, Attempts
 from rerail.collectors.sources.log_lines import Line, LocalClock, zoned_instant
 from rerail.collectors.sources.progress_lines import LONGEST, Progress, Told, may_tell, read_again, read_progress
@@ -45,20 +46,21 @@ from rerail.server.core.facts import (
     Steps,
 )
 
-MOST_TOGETHER = 200
 MOST_WAITING = 50
+MOST_ALIKE = 4
+MOST_ALIKE_MADE = 200
+"""So many ways of writing a step line are looked at, of those of one log, and so many remembered at a time."""
 MOST_UNDATED = 200
 """After so many lines of steps without an instant, and none with one, a log is not asked for steps any more."""
-SECOND = 1_000_000_000
 STAMP_WITHIN = 120
 """So many characters of a line of no known logger may hold its stamp."""
 
-LONGEST_STEP_US = 10**11
 SAVES_WHILE_WAITING = frozenset({"transformers"})
 _RECEIVED = re.compile(rb"^(\d{9,10})\.(\d{1,9}) ")
 LABEL_WITHIN = 100
 LONGEST_PREFIX = 24
 _LABEL = re.compile(rb"(?:^|\[rank|\[default|\[Rank |rank=|<[np]|worker-|\[\d{1,7},)(\d{1,7})(?:\]|>|: )")
+_SHORT_STAMP = re.compile(r"[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{6}) ")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(Z|[+-]\d\d:?\d\d)?")
 
 
@@ -109,6 +111,8 @@ class ProgressState:
     """`[instant, bar's clock]` from which a bar without a stamp is counted on."""
     is_async: bool = False
     undated: int = 0
+    untimed: int = 0
+    """Steps that were done at the same instant as the last that was stated: they share the time until the next."""
     is_told: bool = False
     """The run's framework was stated."""
     world_size: int | None = None
@@ -131,8 +135,11 @@ class ProgressLog:
         self._raw = b""
         self._prefix = b""
         """What every line of the speaker begins with, where nothing but its name stands there."""
-        self._like: tuple[int, Line] | None = None
-        """The rule by which the last step of the speaker was read, and the line."""
+        self._likes: dict[int, Line] = {}
+        """Rules by which steps of the speaker were read, each with the last line that was read the long way."""
+        self._alikes: list[Alike] = []
+        """How lines of its steps are written; the last first."""
+        self._alikes_left = MOST_ALIKE_MADE
 
     def take(self, raw: bytes, line: Line) -> bool:
         """One line; whether it told something of progress."""
@@ -171,33 +178,103 @@ class ProgressLog:
             self._follow_launcher()
             self._tell(told, at, line)
             if told.told is Told.STEP and told.rule is not None and line.stream == self.state.stream:
-                self._like = (told.rule, line)
+                self._likes[told.rule] = line
         return bool(found) and not is_of_a_terminal  # what stands behind a bar is still to be read
 
     def take_quickly(self, raw: bytes, offset: int) -> bool:
-        """One line that is a step of the speaker whose steps count, written as the one before; False for any other."""
-        like = self._like
-        if (
-            like is None
-            or not self.wants(raw)
-            or b"\r" in raw
-            or raw[:1] == b"{"
-            or self.state.waiting
-            or self.state.begins
-        ):
+        """One line that is a step of the speaker whose steps count, written as one before; False for any other."""
+        if not self._likes or not self.wants(raw) or b"\r" in raw or raw[:1] == b"{" or not self._is_undisturbed:
             return False
         text = raw[:LONGEST].decode("utf-8", "replace")
-        told = read_again(like[0], text)
-        at = None if told is None else self._stamp_in(text)
-        if told is None or at is None:
+        for rule, line in self._likes.items():
+            told = read_again(rule, text)
+            if told is not None:
+                break
+        else:
             return False
+        is_short = line.speaker == "torchrun" and line.file is not None and _SHORT_STAMP.match(text) is not None
+        at = self._short_stamp_in(text) if is_short else self._stamp_in(text)
+        if at is None:
+            return False
+        self._learn(raw, rule, told, line, is_short=is_short)
+        self._take_step(told, at, line, offset)
+        return True
+
+    def _take_step(self, told: Progress, at: int, line: Line, offset: int) -> None:
         self.attempts.at_line(offset)
-        self._raw = raw
         self._hear(at)
         self.attempts.heard(at)
         self._follow_launcher()
-        self._tell(told, at, like[1])
-        return True
+        self._tell(told, at, line)
+
+    @property
+    def _is_undisturbed(self) -> bool:
+        """Nothing waits for the next line but that it is a step."""
+        return not (self.state.waiting or self.state.begins)
+
+    def _learn(self, raw: bytes, rule: int, told: Progress, line: Line, *, is_short: bool) -> None:
+        """Remember how a step line is written."""
+        if self._alikes_left <= 0 or any(one.pattern.fullmatch(raw + b"\n") for one in self._alikes):
+            return
+        self._alikes_left -= 1
+        label = _LABEL.search(raw[:LABEL_WITHIN])
+        speaker_ends = max(len(self._prefix), 0 if label is None else label.end())
+        made = alike(raw, rule, told, line, speaker_ends=speaker_ends, is_short=is_short)
+        if made is not None:
+            self._alikes = [made, *self._alikes[: MOST_ALIKE - 1]]
+
+    def take_alike(self, block: bytes, at: int, offset: int) -> int:
+        """Take the lines from byte `at` of a block on that are steps, each written like one before.
+
+        Gives where the first other line begins; `offset` is where the block begins. What is stated is what
+        `take_quickly` states, line by line.
+        """
+        state, known, alikes = self.state, self.attempts.state, self._alikes
+        if (
+            not alikes or not self._is_undisturbed or not state.has_steps or state.saving or state.first
+            or known.held or not known.is_started or known.last_at is None or state.step_at is None
+            or (state.pause_began is not None and state.pause_began >= state.step_at)
+            or (not self._is_own and known.attempt != state.attempt)
+        ):  # fmt: skip
+            return at
+        run = Run(
+            state.step or 0, state.step_at, state.step_offset, state.step_at if state.heard_at is None else state.heard_at,
+            state.silence, state.each_ns, state.untimed, state.together,
+        )  # fmt: skip
+        at = read_run(run, alikes, block, at, offset, self._minute_at)
+        if run.last_offset is None:
+            return at
+        self._follow_launcher()
+        for told in run.told:
+            end = told.start + sum(told.durations_us) * 1000
+            if told.count is None:
+                self.attempts.late_fact(
+                    Steps, end, told.offset, restart=state.attempt, first_step=told.first_step, start=told.start,
+                    durations_us=told.durations_us,
+                )  # fmt: skip
+            else:
+                self.attempts.at_line(told.offset)
+                self._say(
+                    Steps, end, first_step=told.first_step, start=told.start, durations_us=told.durations_us,
+                    count=told.count,
+                )  # fmt: skip
+        state.step, state.step_at, state.step_offset, state.each_ns = run.step, run.step_at, run.step_offset, run.each_ns
+        state.heard_at, state.silence, state.together, state.untimed = run.heard_at, run.silence, run.together, run.untimed
+        known.last_at = run.heard_at
+        self.attempts.at_line(run.last_offset)
+        return at
+
+    def _minute_at(self, kind: Alike, written: bytes) -> int | None:
+        """The instant of a minute, as lines of one kind write it."""
+        text = written.decode()
+        if kind.is_short:
+            return self._clock.without_year(text[:2], text[2:4], f"{text[5:]}:00")
+        stamp = f"{text.replace('T', ' ')}:00"
+        return zoned_instant(stamp, kind.zone) if kind.zone else self._clock.instant(stamp)
+
+    def _short_stamp_in(self, text: str) -> int | None:
+        told = _SHORT_STAMP.match(text)
+        return None if told is None else self._clock.without_year(told["month"], told["day"], told["clock"])
 
     def wants(self, raw: bytes) -> bool:
         """Whether a line that may tell of progress is worth reading: of many ranks that say the same, one is read."""
@@ -235,6 +312,17 @@ class ProgressLog:
             end = start + sum(durations) * 1000
             self.attempts.late_fact(
                 Steps, end, offset, restart=state.attempt, first_step=first, start=start, durations_us=tuple(durations)
+            )  # fmt: skip
+
+    def flush_all(self) -> None:
+        """State what waits for company, and the steps of the last instant: nothing more will tell how long they took."""
+        self.flush()
+        state = self.state
+        count, state.untimed = state.untimed, 0
+        if count and state.step is not None and state.step_at is not None:
+            self.attempts.late_fact(
+                Steps, state.step_at, state.step_offset, restart=state.attempt, first_step=state.step - count + 1,
+                start=state.step_at, durations_us=(0,), count=count,
             )  # fmt: skip
 
     def end_where_it_broke(self) -> None:
@@ -416,6 +504,7 @@ class ProgressLog:
         is_bar = told.bar_seconds is not None  # its rate is an average
         each = None if told.seconds is None or (is_bar and state.has_steps) else round(told.seconds * SECOND)
         count = step - before if before is not None else 1 if each is not None else 0
+        count += state.untimed if count > 0 else 0
         if count <= 0:
             state.first = [] if state.has_steps else [step, at]
             return
@@ -437,6 +526,7 @@ class ProgressLog:
         if is_bar:
             at = max(at, start)
         total_us = (at - start) // 1000
+        state.untimed = count if total_us == 0 else 0
         if not 0 < total_us <= LONGEST_STEP_US * count:
             return
         state.each_ns = (at - start) // count
@@ -565,7 +655,7 @@ class ProgressLog:
         if at is None:
             return
         self._went_on(at)
-        self.flush()
+        self.flush_all()
         if self._is_own and state.has_steps:
             self.attempts.end_run(at, Outcome.COMPLETED)
 
@@ -626,7 +716,7 @@ class ProgressLog:
 
     def _forget(self) -> None:
         """Another attempt: what was known of the one before does not hold for it."""
-        self.flush()
+        self.flush_all()
         state = self.state
         self.state = ProgressState(
             framework=state.framework, undated=state.undated, is_told=state.is_told,

@@ -43,6 +43,7 @@ COLUMNS = (
     "Partition",
     "State",
     "ExitCode",
+    "DerivedExitCode",
     "Submit",
     "Eligible",
     "Start",
@@ -155,8 +156,8 @@ class SlurmSource:
         sight = PartialSight("slurm", memory["blind"], lambda: int(now * SECOND))
         since = min(memory["since"] or now - self._chosen.since_hours * 3600, now) - OVERLAP_SECONDS
         parts: dict[str, tuple[list[Job | NodeEvent], str | None]] = {
-            "sacct": self._ask(lambda: self._accounted(since)),
             "squeue": self._ask(self._queued),
+            "sacct": self._ask(lambda: self._accounted(since)),
             "nodes": self._ask(lambda: self._nodes(since)),
         }
         failed = {part: reason for part, (_, reason) in parts.items() if reason is not None}
