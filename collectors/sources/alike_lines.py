@@ -36,7 +36,7 @@ TOUCHING_NS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """How lines of one kind are written: groups of `pattern` are the minute, the second, its fraction, step and time."""
+    """How lines of one kind are written. Groups of `pattern`: the minute, the second, its fraction, step and time."""
 
     pattern: re.Pattern[bytes]
     """Matches a whole line with its newline."""

@@ -24,8 +24,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from rerail.collectors.sources.alike_lines import MOST_TOGETHER, SECOND, Alike, LONGEST_STEP_US, Run, alike, read_run
+from rerail.collectors.sources.alike_lines import LONGEST_STEP_US, MOST_TOGETHER, SECOND, Alike, Run, alike, read_run
 from rerail.collectors.sources.attempts import FACTS_PER_BYTE, Attempts
+from rerail.collectors.sources.line_wrappings import may_be_record
 from rerail.collectors.sources.log_lines import Line, LocalClock, zoned_instant
 from rerail.collectors.sources.progress_lines import LONGEST, Progress, Told, may_tell, read_again, read_progress
 from rerail.server.core.codec import LARGEST_STEP
@@ -183,14 +184,12 @@ class ProgressLog:
 
     def take_quickly(self, raw: bytes, offset: int) -> bool:
         """One line that is a step of the speaker whose steps count, written as one before; False for any other."""
-        if not self._likes or not self.wants(raw) or b"\r" in raw or raw[:1] == b"{" or not self._is_undisturbed:
+        if not self._likes or not self.wants(raw) or b"\r" in raw or may_be_record(raw) or not self._is_undisturbed:
             return False
         text = raw[:LONGEST].decode("utf-8", "replace")
-        for rule, line in self._likes.items():
-            told = read_again(rule, text)
-            if told is not None:
-                break
-        else:
+        found = ((rule, line, read_again(rule, text)) for rule, line in self._likes.items())
+        rule, line, told = next((each for each in found if each[2] is not None), (-1, None, None))
+        if line is None or told is None:
             return False
         is_short = line.speaker == "torchrun" and line.file is not None and _SHORT_STAMP.match(text) is not None
         at = self._short_stamp_in(text) if is_short else self._stamp_in(text)
@@ -237,9 +236,10 @@ class ProgressLog:
             or (not self._is_own and known.attempt != state.attempt)
         ):  # fmt: skip
             return at
+        heard_at = state.step_at if state.heard_at is None else state.heard_at
         run = Run(
-            state.step or 0, state.step_at, state.step_offset, state.step_at if state.heard_at is None else state.heard_at,
-            state.silence, state.each_ns, state.untimed, state.together,
+            state.step or 0, state.step_at, state.step_offset, heard_at, state.silence, state.each_ns, state.untimed,
+            state.together,
         )  # fmt: skip
         at = read_run(run, alikes, block, at, offset, self._minute_at)
         if run.last_offset is None:
@@ -258,8 +258,18 @@ class ProgressLog:
                     Steps, end, first_step=told.first_step, start=told.start, durations_us=told.durations_us,
                     count=told.count,
                 )  # fmt: skip
-        state.step, state.step_at, state.step_offset, state.each_ns = run.step, run.step_at, run.step_offset, run.each_ns
-        state.heard_at, state.silence, state.together, state.untimed = run.heard_at, run.silence, run.together, run.untimed
+        state.step, state.step_at, state.step_offset, state.each_ns = (
+            run.step,
+            run.step_at,
+            run.step_offset,
+            run.each_ns,
+        )
+        state.heard_at, state.silence, state.together, state.untimed = (
+            run.heard_at,
+            run.silence,
+            run.together,
+            run.untimed,
+        )
         known.last_at = run.heard_at
         self.attempts.at_line(run.last_offset)
         return at
@@ -315,7 +325,7 @@ class ProgressLog:
             )  # fmt: skip
 
     def flush_all(self) -> None:
-        """State what waits for company, and the steps of the last instant: nothing more will tell how long they took."""
+        """State what waits for company, and the steps of the last instant: nothing will tell how long they took."""
         self.flush()
         state = self.state
         count, state.untimed = state.untimed, 0

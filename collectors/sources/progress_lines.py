@@ -187,7 +187,12 @@ _BAR = re.compile(
 
 _RULES: tuple[_Rule, ...] = (
     # Megatron-LM, and what is built on it
-    _Rule(("iteration",), re.compile(r"(?<!\d, )\biteration {1,12}(?P<step>\d{1,12})/ {0,12}\d{1,12} \|"), _megatron, _MEGATRON_TIME),
+    _Rule(
+        ("iteration",),
+        re.compile(r"(?<!\d, )\biteration {1,12}(?P<step>\d{1,12})/ {0,12}\d{1,12} \|"),
+        _megatron,
+        _MEGATRON_TIME,
+    ),
     _Rule(
         ("successfully saved",),
         re.compile(r"successfully saved checkpoint from iteration {1,12}(?P<step>\d{1,12})"),

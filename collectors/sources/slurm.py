@@ -2,7 +2,7 @@
 
 Rules
 - `sacct -D` shows every incarnation of a job, `squeue` the requeue count and what waits, `sacctmgr show event` when
-  nodes were away. Where `squeue --json` is not built in, `scontrol show job -o` stands in for it, and `scontrol show
+  nodes were away. Where `squeue --json` is not built in, `scontrol -d show job -o` stands in for it, and `scontrol show
   node` for `sacctmgr` where there is no database.
 - A command that fails is stated blind (`partial_sight.py`); where neither jobs in accounting nor jobs in the queue
   can be seen, the source is down.
@@ -209,7 +209,7 @@ class SlurmSource:
         except CommandFailed as error:
             if "is not installed" in str(error):
                 raise
-        shown = _records(self._run(["scontrol", "show", "job", "-o"]))
+        shown = _records(self._run(["scontrol", "-d", "show", "job", "-o"]))
         wanted = self._chosen
         return [
             job for job in shown

@@ -7,7 +7,8 @@ Rules
   the attempt that was alive then is the one that ended.
 - A queue begins with the submission of what was requeued, else when the job was eligible (a dependency is not a
   queue), and not before the other jobs of its run let go of their nodes. It ends where the job starts.
-- A node is told of while a job of the run holds it, and a minute longer.
+- A node is told of while a job of the run holds it, and a minute longer where it may have ended the job. The first node
+  of a job tells how its script ended: that one was not lost before.
 - `(emitter, seq)` is the job and the second of its submission or requeue × 64 + which statement it is: read again, in
   any form, the same is stated under the same identity. Each is stated once; the memory is plain data, part of a
   cursor.
@@ -64,8 +65,8 @@ OUT_OF_MEMORY, NOT_LAUNCHED = 125, 53
 """No signals, though they stand where one does: a step that ran out of memory, a script that could not be started."""
 
 ENDING_REASONS = frozenset(
-    {"BootFailure", "DeadLine", "InactiveLimit", "JobLaunchFailure", "NodeDown", "NonZeroExitCode", "OutOfMemory",
-     "RaisedSignal", "SystemFailure", "TimeLimit"}
+    {"BadConstraints", "BootFailure", "DeadLine", "InactiveLimit", "InvalidAccount", "InvalidQOS", "JobLaunchFailure",
+     "NodeDown", "NonZeroExitCode", "OutOfMemory", "RaisedSignal", "SystemFailure", "TimeLimit"}
 )  # fmt: skip
 NEWS = ENDED - {"COMPLETED", "REVOKED"}
 """Ends that need an explanation."""
@@ -259,7 +260,7 @@ class SlurmFacts:
     def _end(self, job: Job, life: dict[str, Any], second: int, common: dict[str, Any]) -> None:
         at = life["end"]
         words = masked(_words(job))
-        self._say(SchedulerState, life, second, SAID, at, common, state=job.state.lower(), reason=_reason(job))
+        self._say(SchedulerState, life, second, SAID, at, common, state=job.state.lower(), reason=_why_it_ended(job))
         node = job.failed_node or (job.nodes[0] if len(job.nodes) == 1 else None)
         if job.state in NEWS:
             attributes = {"state": job.state, "nodes": ",".join(job.nodes)[:2000]}
@@ -311,6 +312,8 @@ class SlurmFacts:
             return
         for job, life in self._holding.get(event.node, ()):
             slack = AFTER_NS if life["state"] in MAY_BE_THE_NODE else 0
+            if condition is NodeCondition.LOST and life["state"] == "FAILED" and event.node == life["nodes"][0]:
+                slack = 0  # its first node told how the script ended: it was still there
             if life["start"] <= event.start <= (life.get("end") or event.start) + slack:
                 self._tell_node(event, condition, self._jobs[job]["run"], job)
         if self._naming.run is not None and not self._jobs:
@@ -394,7 +397,16 @@ def _reason(job: Job) -> str | None:
 
 def _why_it_waited(job: Job) -> str | None:
     """Why a job waited; of one that is over the queue tells why it ended instead."""
-    return None if (job.reason or "").partition(":")[0] in ENDING_REASONS else _reason(job)
+    return None if _is_of_the_end(job) else _reason(job)
+
+
+def _why_it_ended(job: Job) -> str | None:
+    """Why a job ended; accounting tells why it waited instead, long after it did."""
+    return _reason(job) if _is_of_the_end(job) else None
+
+
+def _is_of_the_end(job: Job) -> bool:
+    return (job.reason or "").partition(":")[0] in ENDING_REASONS
 
 
 def _is_out_of_memory(job: Job) -> bool:
@@ -413,8 +425,8 @@ def _words(job: Job) -> str:
         parts.append("DerivedExitCode=0:125 (OUT_OF_MEMORY in a step)")
     if job.failed_node:
         parts.append(f"FailedNode={job.failed_node}")
-    if job.reason and job.state not in ("COMPLETED", "PREEMPTED"):
-        parts.append(f"Reason={job.reason}")
+    if reason := _why_it_ended(job):
+        parts.append(f"Reason={reason}")
     return " ".join(parts)[:4000]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 
-
 AMBIGUOUS_CODES = frozenset({4, 6, 7, 8, 9, 11, 15})
 """`sacct` prints an exit code above 128 less 128: 11 is 11, or 139 of a shell whose child died of signal 11."""
 

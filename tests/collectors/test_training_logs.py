@@ -106,6 +106,8 @@ def test_the_last_failure_of_a_whole_log_is_one_too():
     [
         (" iteration       10/  500000 | consumed samples: 2560 | elapsed time per iteration (ms): 5000.0 |",
          Told.STEP, 10, 5.0),
+        ("Training epoch 1, iteration 0/99 | lr: 1.9e-06 | global_step: 100 | reduced_train_loss: 1.3 | "
+         "train_step_timing in s: 7.126", Told.STEP, 101, 7.126),
         ("iter 250: loss 3.1122, time 412.53ms, mfu 31.20%", Told.STEP, 251, 0.41253),
         ("steps: 40 loss: 4.2211 iter time (s): 1.250 samples/sec: 12.8", Told.STEP, 40, 1.25),
         ("Epoch 1:  30%|███       | 30/100 [00:15<00:35,  2.00it/s, v_num=0, train_loss=0.5]", Told.STEP, 130, None),
