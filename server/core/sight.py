@@ -44,11 +44,11 @@ _ADVICES = (
     _advice(r"^prometheus", r"", "look whether the server can be reached from where the collector runs",
             "prometheus.md"),
     _advice(r"^kernel", r"permi|denied", "let the agent read the kernel's messages: CAP_SYSLOG for /dev/kmsg, or the "
-            "group `systemd-journal` for the journal", "reading.md"),
+            "group `systemd-journal` for the journal", "prometheus.md"),
     _advice(r"^kernel", r"no date", "give lines that tell when they were: `dmesg -T`, `journalctl -k -o short-iso`",
-            "reading.md"),
+            "prometheus.md"),
     _advice(r"^kernel", r"not installed|no such file", "choose another opening: /dev/kmsg, the journal, or a log file "
-            "of the kernel's (`rerail collect kernel --help`)", "reading.md"),
+            "of the kernel's (`rerail collect kernel --help`)", "prometheus.md"),
     _advice(r"^(?:launcher|log of|flight recorder)", r"no such file", "give the path under which this node sees the "
             "file, or begin once the launcher has made it", "training_logs.md"),
     _advice(r"^(?:launcher|log of|flight recorder)", r"permi|denied", "let the agent's user read the file",
