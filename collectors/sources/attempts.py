@@ -125,6 +125,10 @@ class Attempts:
         """The next facts come from the line that begins at byte `offset`."""
         self._offset, self._count = offset, 0
 
+    def back_at(self, offset: int) -> None:
+        """The next facts come from a line that was taken before; what it stated then has the first numbers."""
+        self._offset, self._count = offset, FACTS_PER_BYTE // 2
+
     def unreadable(self, why: str) -> None:
         """The line is no text: what it said cannot be known. The first are told one by one, later ones counted."""
         state = self.state

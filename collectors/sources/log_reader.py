@@ -67,6 +67,8 @@ class Read:
     """Lines of a kind of which enough was kept."""
     steps_undated: int = 0
     """Lines of steps that nothing dates."""
+    bars_dated_back: int = 0
+    """Lines of bars that are dated by their clock, from when the file was written last."""
     digest: str = ""
     is_stamped: bool = False
     """Some line of it tells when it was."""
@@ -216,6 +218,7 @@ def read_log(
     zone_seconds: int | None = 0,
     year: int | None = None,
     restart: int | None = None,
+    written_at: int | None = None,
     prefix: bytes = b"",
     worker_only: bool = False,
     tell: Callable[[int], None] | None = None,
@@ -224,11 +227,12 @@ def read_log(
     """The facts of a whole log, or of what could be read of it within `patience`.
 
     `fallback_at` is the instant of evidence in a log without any stamp; `restart` says which attempt the whole log is
-    of, where its place tells; `prefix` is put before every line (`[default1]:` for the log of local rank 1);
+    of, where its place tells; `written_at` is when the file was written last, which dates the bars at its end where
+    no line does; `prefix` is put before every line (`[default1]:` for the log of local rank 1);
     `worker_only`: no line of it is a launcher's. `tell` hears how many bytes were read.
     """
     options = _Options(
-        emitter, run, node, fallback_at, zone_seconds, year, restart, prefix, worker_only, tell,
+        emitter, run, node, fallback_at, zone_seconds, year, restart, written_at, prefix, worker_only, tell,
         patience or Patience(None),
     )  # fmt: skip
     read = _read(file, options, None)
@@ -251,6 +255,7 @@ class _Options:
     zone_seconds: int | None
     year: int | None
     restart: int | None
+    written_at: int | None
     prefix: bytes
     worker_only: bool
     tell: Callable[[int], None] | None
@@ -331,6 +336,8 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
                 _look_back(log, block, at_line)
             before = log.told()
             take(line, offset + at_line)
+            if progress.state.bars:
+                progress.peek(_next_line(block, at))
             if log.told() > before:
                 together = LINES_TOGETHER
         if options.tell is not None:
@@ -338,6 +345,10 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
         if patience.is_over(now=True):
             read.stopped_at = offset + at
             break
+    if progress.state.bars and options.written_at is not None:
+        before_it = progress.state.dated_back
+        progress.date_back(options.written_at)
+        read.bars_dated_back = progress.state.dated_back - before_it
     progress.flush_all()
     read.steps_undated = progress.state.undated
     read.is_stamped = state.last_at is not None and state.last_at != fallback_at
@@ -349,6 +360,14 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
     read.digest = digest.hexdigest()
     read.facts = [_placed(fact, options.node) for fact in attempts.with_ranks()]
     return read
+
+
+def _next_line(block: bytes, at: int) -> bytes:
+    """The first line from `at` on that is not empty; empty where the block ends before."""
+    while block.startswith((b"\n", b"\r\n"), at):
+        at = block.index(b"\n", at) + 1
+    end = block.find(b"\n", at)
+    return shown(block, at, len(block) if end < 0 else end)
 
 
 def _look_back(log: LauncherLog, block: bytes, at: int) -> None:

@@ -9,6 +9,9 @@ Rules
 - An instant is the line's own stamp, else the stamp that whoever received the line put in front; Megatron-LM's lines
   without either are counted on from the last stamp by the times they tell. What has no instant is not stated, and
   counted (`undated`).
+- A bar without a stamp is dated by its own clock, from an instant that is known: the loop that began, the stamp of the
+  next line, or when the file was written last. Bars of an epoch that nothing dates stay without an instant: how long it
+  took until the next epoch began is not known.
 - Where no launcher speaks in a log, the log tells its attempts itself: the program that begins anew, or a step that
   comes again, is a restart. What was printed last before it is the end of the attempt before.
 - Steps are told by one speaker; what the others print of them is the same.
@@ -48,6 +51,7 @@ from rerail.server.core.facts import (
 )
 
 MOST_WAITING = 50
+MOST_BARS = 5_000
 MOST_ALIKE = 4
 MOST_ALIKE_MADE = 200
 """So many ways of writing a step line are looked at, of those of one log, and so many remembered at a time."""
@@ -110,6 +114,13 @@ class ProgressState:
     bar_total: int | None = None
     bar_base: list[int] = field(default_factory=list)
     """`[instant, bar's clock]` from which a bar without a stamp is counted on."""
+    bar_epoch: int | None = None
+    """The epoch of which that bar is; None for one without epochs."""
+    bars: list[list[Any]] = field(default_factory=list)
+    """`[step, clock, seconds, epoch, total, first byte, framework, stream, rank, how much waited before]` of bars that
+    nothing dates yet."""
+    dated_back: int = 0
+    """Lines of bars that were dated from an instant behind them."""
     is_async: bool = False
     undated: int = 0
     untimed: int = 0
@@ -153,6 +164,7 @@ class ProgressLog:
                 raw.decode("utf-8", "replace").rstrip() if is_of_a_terminal else line.raw or line.text
             )
         if line.at is not None:
+            self.date_back(line.at)
             self._settle(line.at, found[0][0] if found else None)
             self._hear(line.at)
         if b"async_mode" in raw:
@@ -163,6 +175,8 @@ class ProgressLog:
                 [line.raw[:STAMP_WITHIN]] if line.speaker in ("plain", "rank") else []
             )
             stamp = next((at for part in parts if (at := self._stamp_in(part)) is not None), None)
+            if stamp is not None:
+                self.date_back(stamp)
             if stamp is not None and not found:
                 self._settle(stamp, None)
                 self._hear(stamp)
@@ -177,6 +191,9 @@ class ProgressLog:
                     self._hear(at)
                     self.attempts.heard(at)
             self._follow_launcher()
+            if at is None and told.told is Told.STEP and told.bar_seconds is not None:
+                self._wait_for_an_instant(told, line)
+                continue
             self._tell(told, at, line)
             if told.told is Told.STEP and told.rule is not None and line.stream == self.state.stream:
                 self._likes[told.rule] = line
@@ -375,7 +392,7 @@ class ProgressLog:
         state = self.state
         if told.told is not Told.STEP or told.step is None:
             return None
-        if told.bar_seconds is not None and told.epoch is None and state.bar_base:
+        if told.bar_seconds is not None and told.epoch == state.bar_epoch and state.bar_base:
             return self._bar_instant(told, told.bar_seconds)
         before, begun = self._done_before, self._since
         if told.seconds is not None and told.framework == "megatron" and before is not None and begun is not None:
@@ -391,6 +408,79 @@ class ProgressLog:
             return None
         stamp = f"{found[1]} {found[2]}"
         return zoned_instant(stamp, found[3]) if found[3] else self._clock.instant(stamp)
+
+    def _wait_for_an_instant(self, told: Progress, line: Line) -> None:
+        """A bar that nothing dates yet. The last state of a bar that is drawn again and again is enough of them all."""
+        bars = self.state.bars
+        if not self._is_training_bar(told):
+            return
+        if len(bars) >= MOST_BARS:
+            del bars[: MOST_BARS // 2]
+        bars.append(
+            [told.step, told.bar_seconds, told.seconds, told.epoch, told.total, self.attempts.offset, told.framework,
+             line.stream, line.rank, len(self.state.waiting)]
+        )  # fmt: skip
+
+    def peek(self, raw: bytes) -> None:
+        """The line behind the one that was taken: where it tells when it was, the bars before were drawn by then."""
+        text = raw[:STAMP_WITHIN].decode("utf-8", "replace")
+        if self.state.bars and "%|" not in text and (at := self._stamp_in(text)) is not None:
+            self.date_back(at)
+
+    def date_back(self, until: int) -> None:
+        """Date the bars that wait by their own clock: the last of them was drawn at `until`.
+
+        Of those before it, the ones of its epoch. The others stay undated.
+        """
+        bars, self.state.bars = self.state.bars, []
+        if not bars:
+            return
+        *_, last = bars
+        begin = len(bars) - 1
+        while begin and bars[begin - 1][3] == last[3] and all(
+            earlier <= later for earlier, later in zip(bars[begin - 1][:2], bars[begin][:2], strict=True)
+        ):  # fmt: skip
+            begin -= 1
+        began = until - last[1] * SECOND
+        offset = self.attempts.offset
+        self.attempts.back_at(bars[begin][5])
+        waiting, ahead = self.state.waiting, bars[begin][9]
+        self.state.waiting = waiting[:ahead]
+        self._begin_where_due(began)
+        self._settle(began, None)
+        self.state.waiting = waiting[ahead:]
+        self._bar_begins(began, bars[begin])
+        for step, clock, seconds, epoch, total, first, framework, stream, rank, _ in bars[begin:]:
+            at = began + clock * SECOND
+            if first != self.attempts.offset:
+                self.attempts.back_at(first)
+            self._step(
+                Progress(Told.STEP, framework, step, seconds, clock, total, epoch=epoch), at,
+                Line("", rank=rank, stream=stream),
+            )  # fmt: skip
+            self.state.undated -= 1
+            self.state.dated_back += 1
+        self.attempts.at_line(offset)
+        if self._is_own:
+            self.attempts.state.last_at = until
+        self.state.bar_base, self.state.bar_epoch = [until, last[1]], last[3]
+
+    def _bar_begins(self, at: int, bar: list[Any]) -> None:
+        """An epoch began when its bar's clock was at 0: its steps, but those that were loaded, came after that."""
+        step, _, _, epoch, total, _, framework, *_ = bar
+        self.state.framework = self.state.framework or framework
+        self._own_attempt(at)
+        state = self.state
+        done_before = 0 if epoch is None else epoch * (total or 0)
+        if epoch is None or step is None or not 0 <= step - done_before <= (total or 0):
+            return
+        if state.has_steps and state.step is not None and state.step < done_before:
+            self._done(Progress(Told.STEP, framework, done_before), at, done_before)  # of epochs that nothing dated
+            state.step, state.step_at, state.heard_at = done_before, at, at
+        elif state.has_steps:
+            state.pause_began, state.pause_ended = state.step_at, at
+        else:
+            state.base, state.since = max(done_before, state.base or 0), at
 
     def _bar_instant(self, told: Progress, clock: int) -> int:
         """A bar tells whole seconds, and how long a step takes: the instant in that second that fits best."""
@@ -732,7 +822,7 @@ class ProgressLog:
             framework=state.framework, undated=state.undated, is_told=state.is_told,
             bar_total=state.bar_total, world_size=state.world_size, is_async=state.is_async,
             attempt=self.attempts.state.attempt, heard_at=state.heard_at,
-            waiting=state.waiting,
+            waiting=state.waiting, dated_back=state.dated_back,
         )  # fmt: skip
 
     def _own_attempt(self, at: int) -> None:

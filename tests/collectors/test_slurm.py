@@ -133,14 +133,14 @@ def test_the_nodes_of_one_file_explain_the_jobs_of_another():
 
 # --- a cluster to whose jobs one of each was done ---
 
-ONE_OF_EACH = CORPUS / "one_of_each"
-EVENTS = "one_of_each/sacctmgr_events.psv"
+ONE_OF_EACH = CORPUS.parent / "slurm_one_of_each"
+EVENTS = "../slurm_one_of_each/sacctmgr_events.psv"
 TRUTH = json.loads((ONE_OF_EACH / "truth.json").read_text())["jobs"]
 
 
 @pytest.mark.parametrize(("file", "judged_from"), [("sacct.psv", "sacct"), ("squeue.json", "squeue")])
 def test_what_was_done_to_each_job_is_how_it_is_judged(file: str, judged_from: str):
-    found = {job: (cause, node) for job, cause, _, node in judged(f"one_of_each/{file}", EVENTS)}
+    found = {job: (cause, node) for job, cause, _, node in judged(f"../slurm_one_of_each/{file}", EVENTS)}
     told = {job: each[judged_from] for job, each in TRUTH.items() if each.get(judged_from)}
     assert {job: found[job][0] for job in told} == told
     assert {job: found[job][1] for job in found if "node" in TRUTH.get(job, {})} == {
@@ -150,7 +150,7 @@ def test_what_was_done_to_each_job_is_how_it_is_judged(file: str, judged_from: s
 
 def test_what_accounting_and_the_queue_know_is_one_story():
     """The queue knows wait statuses and counts, accounting every incarnation, the steps and who cancelled."""
-    facts = stated("one_of_each/squeue.json", "one_of_each/sacct.psv", EVENTS)
+    facts = stated("../slurm_one_of_each/squeue.json", "../slurm_one_of_each/sacct.psv", EVENTS)
     ends: dict[str | None, list[str | None]] = {}
     for fact in facts:
         if isinstance(fact, AttemptEnded):
@@ -171,9 +171,9 @@ def test_what_accounting_and_the_queue_know_is_one_story():
 
 def test_steps_that_are_told_after_the_end_are_evidence_still():
     memory: dict[str, Any] = {}
-    queue, nodes = records("one_of_each/squeue.json")
+    queue, nodes = records("../slurm_one_of_each/squeue.json")
     SlurmFacts(memory).take(queue, nodes)
-    late = SlurmFacts(memory).take([job for job in records("one_of_each/sacct.psv")[0] if job.job == "5"])
+    late = SlurmFacts(memory).take([job for job in records("../slurm_one_of_each/sacct.psv")[0] if job.job == "5"])
     assert [(fact.code, fact.text) for fact in late if isinstance(fact, Evidence)] == [
         ("OUT_OF_MEMORY", "StepId=5.0 State=OUT_OF_MEMORY NodeList=n0")
     ]  # fmt: skip
