@@ -171,7 +171,7 @@ def _collect(arguments: argparse.Namespace, sources: Sequence[Source], live: Liv
             sys.stdout.buffer.write(encode_lines(facts))
             count += len(facts)
         sys.stdout.buffer.flush()
-        _say_how_many(live, count)
+        say_how_many(live, sources, count)
         return 0
     directory = arguments.dir or settings().directory / (live.folder or live.name)
     run = arguments.run_id or settings().run
@@ -288,7 +288,7 @@ def _run_once(agent: Agent, source: Source, live: LiveSource) -> int:
             agent.spool.store(polled.facts, {name: polled.cursor})
     except SourceDown as error:
         return _cannot(live.name, error)
-    _say_how_many(live, count)
+    say_how_many(live, (source,), count)
     with contextlib.closing(agent):
         if agent.sender.drain(30):
             return 0
@@ -296,9 +296,15 @@ def _run_once(agent: Agent, source: Source, live: LiveSource) -> int:
     return 1
 
 
-def _say_how_many(live: LiveSource, count: int) -> None:
-    """A file that holds nothing of a launcher must not look like a success."""
+def say_how_many(live: LiveSource, sources: Sequence[Source], count: int) -> None:
+    """How much was stated, and what the sources looked for and did not find.
+
+    A file that holds nothing of a launcher must not look like a success, nor a server that knows no GPU.
+    """
     sys.stderr.write(f"rerail collect {live.name}: {f'{count} facts stated' if count else live.nothing}\n")
+    if empty := [name for source in sources for name in getattr(source, "empty", ())]:
+        shown = ", ".join(empty[:12]) + (f" and {len(empty) - 12} more" if len(empty) > 12 else "")
+        sys.stderr.write(f"rerail collect {live.name}: nothing is there of: {shown}\n")
 
 
 def _run_until_stopped(agent: Agent) -> int:
