@@ -127,24 +127,35 @@ def _bar(number: int, generator: random.Random) -> str:
     return f"{head}  0%|          | {number}/500000 [{clock}<12:30:10,  {4 + generator.random() / 50:.2f}it/s]"
 
 
+def _drawn_over(number: int, generator: random.Random) -> str:
+    """As a terminal is written to: each state over the one before, and a line of figures every 50 steps."""
+    loss = f"\n{{'loss': {generator.random():.4f}, 'learning_rate': 1e-05, 'epoch': 0.1}}" if number % 50 == 0 else ""
+    return f"{_bar(number, generator)}\r{loss}"
+
+
 STEP_LINES = {
     "megatron": _megatron, "torchtitan": _torchtitan, "nemo": _nemo, "deepspeed": _deepspeed, "maxtext": _maxtext,
-    "any": _any, "json": _json, "transformers": _bar,
+    "any": _any, "json": _json, "bars": _bar,
 }  # fmt: skip
 
 
 def read_steps(count: int) -> None:
     """Read a log of nothing but steps, as each framework prints them."""
-    for framework, line in STEP_LINES.items():
+    for framework, line in {**STEP_LINES, "bars drawn over": _drawn_over}.items():
         generator = random.Random(42)
-        data = "".join(f"{line(number, generator)}\n" for number in range(1, count + 1)).encode()
+        pieces = (line(number, generator) for number in range(1, count + 1))
+        whole = (
+            "".join(pieces).replace("}", "}\n") if line is _drawn_over else "".join(f"{piece}\n" for piece in pieces)
+        )
+        data = whole.encode()
         lines = data.count(b"\n")
         start = time.process_time()
         read = read_log(io.BytesIO(data), emitter="bench", run="bench", fallback_at=1)
         took = time.process_time() - start
         steps = sum(fact.step_count for fact in read.facts if isinstance(fact, Steps))
         is_right = "right" if steps == count else "WRONG"
-        print(f"{framework:14s} {lines:8d} lines, {lines / took:10,.0f} lines/s of one core, {steps} steps: {is_right}")
+        rates = f"{lines / took:10,.0f} lines/s, {steps / took:10,.0f} steps/s of one core"
+        print(f"{framework:16s} {lines:8d} lines, {rates}, {steps} steps: {is_right}")
 
 
 def death(ranks: int) -> str:
