@@ -129,6 +129,15 @@ class Attempts:
         """The next facts come from a line that was taken before; what it stated then has the first numbers."""
         self._offset, self._count = offset, FACTS_PER_BYTE // 2
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """The line that is being taken, and how much was stated of it: for `return_to`."""
+        return self._offset, self._count
+
+    def return_to(self, place: tuple[int, int]) -> None:
+        """Go on where `place` was."""
+        self._offset, self._count = place
+
     def unreadable(self, why: str) -> None:
         """The line is no text: what it said cannot be known. The first are told one by one, later ones counted."""
         state = self.state

@@ -127,10 +127,13 @@ class LauncherSource:
             if rest := last_part(path, offset):
                 log.take(rest, offset)
                 offset += len(rest)
+            progress.date_back(status.st_mtime_ns)
             progress.flush()
             attempts.finish()
-        elif state.held and offset == begin and time.time() - status.st_mtime > HELD_SECONDS:
-            attempts.heard(status.st_mtime_ns)
+        elif offset == begin and time.time() - status.st_mtime > HELD_SECONDS:
+            progress.date_back(status.st_mtime_ns)
+            if state.held:
+                attempts.heard(status.st_mtime_ns)
         progress.flush()
         memory["log"] = {
             "mark": mark, "offset": offset, "zone": clock.zone_seconds, "year": clock.year,

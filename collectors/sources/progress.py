@@ -51,7 +51,8 @@ from rerail.server.core.facts import (
 )
 
 MOST_WAITING = 50
-MOST_BARS = 5_000
+MOST_BARS = 500
+"""Bars that wait for an instant; of more the first are let go."""
 MOST_ALIKE = 4
 MOST_ALIKE_MADE = 200
 """So many ways of writing a step line are looked at, of those of one log, and so many remembered at a time."""
@@ -442,7 +443,7 @@ class ProgressLog:
         ):  # fmt: skip
             begin -= 1
         began = until - last[1] * SECOND
-        offset = self.attempts.offset
+        place = self.attempts.place
         self.attempts.back_at(bars[begin][5])
         waiting, ahead = self.state.waiting, bars[begin][9]
         self.state.waiting = waiting[:ahead]
@@ -460,7 +461,7 @@ class ProgressLog:
             )  # fmt: skip
             self.state.undated -= 1
             self.state.dated_back += 1
-        self.attempts.at_line(offset)
+        self.attempts.return_to(place)
         if self._is_own:
             self.attempts.state.last_at = until
         self.state.bar_base, self.state.bar_epoch = [until, last[1]], last[3]
