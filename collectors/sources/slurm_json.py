@@ -39,6 +39,9 @@ def read_json(text: str) -> Iterator[Record]:
     if not isinstance(told, dict):
         yield Refused(1, "file", text[:60], "not an object")
         return
+    if not any(isinstance(told.get(name), list) for name in ("jobs", "nodes", "sinfo")):
+        yield Refused(1, "file", ", ".join(map(str, list(told)[:8])), "holds no list of jobs, nodes or sinfo")
+        return
     is_old = _version(told) is not None and _version(told) < (22, 6)  # type: ignore[operator]
     for number, job in enumerate(sequence(told.get("jobs")), 1):
         yield (
