@@ -107,7 +107,7 @@ class Attempts:
     """States facts about attempts. Its methods are called in the order of the log."""
 
     def __init__(
-        self, state: AttemptState, *, emitter: str, node: str, run: str, run_is_told: bool,
+        self, state: AttemptState, *, emitter: str, node: str | None, run: str, run_is_told: bool,
         job: str | None = None, requeue: int | None = None,
     ) -> None:  # fmt: skip
         self.state = state

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import BinaryIO
 
 from rerail.collectors.patience import Patience
@@ -264,7 +264,7 @@ class _Options:
 
 def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
     state = AttemptState(attempt=options.restart or 0, last_at=last_at)
-    attempts = Attempts(state, emitter=options.emitter, node=options.node or "", run=options.run, run_is_told=True)
+    attempts = Attempts(state, emitter=options.emitter, node=options.node, run=options.run, run_is_told=True)
     clock = LocalClock(options.zone_seconds, options.year)
     progress = ProgressLog(attempts, clock)
     log = LauncherLog(attempts, clock, Tracebacks(), progress=None if options.worker_only else progress)
@@ -358,7 +358,7 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
     read.zone_is_told = read.is_stamped and (clock.is_calibrated or not log.zones_untold)
     read.lines_counted = shapes.counted
     read.digest = digest.hexdigest()
-    read.facts = [_placed(fact, options.node) for fact in attempts.with_ranks()]
+    read.facts = attempts.with_ranks()
     return read
 
 
@@ -391,7 +391,3 @@ def _give_up(log: LauncherLog, attempts: Attempts, state: AttemptState, fallback
         if at is None:
             at = 0
         attempts.heard(at)
-
-
-def _placed(fact: Fact, node: str | None) -> Fact:
-    return replace(fact, node=node) if fact.node == "" else fact
