@@ -25,6 +25,10 @@ _NUMBERS = re.compile(rb"( *)([-+]?\d[\d.,]*(?:[eE][-+]?\d{1,4})?)")
 _ISO = re.compile(rb"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d):(\d\d)(?:([.,])(\d{1,9}))?(Z|[+-]\d\d:?\d\d)?")
 _SHORT = re.compile(rb"[IWEF](\d{4} \d\d:\d\d):(\d\d)(\.)(\d{6})()(?= )")
 _WORD = re.compile(rb"[A-Za-z_]\Z")
+_BAR = re.compile(
+    rb"(?P<head>[^\d%|\r\n]{0,100}?) {0,3}\d{1,3}%\|[^|\r\n]{0,200}\| {0,4}\d{1,12}/(?P<total>\d{1,12}) "
+    rb"\[\d{1,6}(?::\d\d){1,3}<[\d:]{1,20}, {1,4}[\d.]{1,12}(?P<unit>it/s|s/it)\] {0,4}"
+)
 MORE_BLANKS = 3
 SECOND = 1_000_000_000
 MOST_TOGETHER = 200
@@ -51,6 +55,10 @@ class Alike:
     """The time of a step is told in ms, not in s."""
     line: Line
     """The first of them."""
+    is_bar: bool = False
+    """A bar that tells its own clock, in place of a stamp, and its rate in place of a time."""
+    is_per_second: bool = False
+    """That rate is in steps a second."""
 
 
 def alike(raw: bytes, rule: int, told: Progress, line: Line, *, speaker_ends: int, is_short: bool) -> Alike | None:
@@ -91,6 +99,21 @@ def alike(raw: bytes, rule: int, told: Progress, line: Line, *, speaker_ends: in
     )  # fmt: skip
 
 
+def alike_bar(raw: bytes, line: Line) -> Alike | None:
+    """How a bar without epochs and stamps is written; None for one with anything behind it, or that tells no rate."""
+    told = _BAR.fullmatch(raw)
+    if told is None or len(raw) > LONGEST:
+        return None
+    total = re.escape(told["total"])
+    pattern = (
+        re.escape(told["head"]) + rb" {0,3}\d{1,3}%\|[^|\r\n]{0,200}\| {0,4}()()()(\d{1,12})/" + total
+        + rb" \[(\d{1,6}(?::\d\d){1,3})<[\d:]{1,20}, {1,4}([\d.]{1,12})" + told["unit"] + rb"\] {0,4}\n"
+    )  # fmt: skip
+    return Alike(
+        re.compile(pattern), False, None, 0, 0, False, line, is_bar=True, is_per_second=told["unit"] == b"it/s"
+    )
+
+
 def _between(raw: bytes, begin: int, end: int, speaker_ends: int, more: int) -> Iterator[bytes]:
     """A pattern for a part of a line: any numbers where there are numbers, and what stands between them.
 
@@ -121,6 +144,7 @@ class Told:
     start: int
     durations_us: tuple[int, ...]
     count: int | None
+    end: int
     offset: int
     """The first byte of the last line that tells of them."""
 
@@ -138,6 +162,9 @@ class Run:
     each_ns: int | None
     untimed: int
     """Steps that were done at `step_at` too, and are not stated yet."""
+    bar_base: tuple[int, int] | None
+    """`(instant, clock)` from which a bar's own clock counts."""
+    pause_ended: int
     together: list[Any]
     """`[first step, start, durations in µs, offset]` of the steps that are not stated yet."""
     last_offset: int | None = None
@@ -149,8 +176,25 @@ class Run:
         """What is together is to be stated."""
         if self.together:
             first, start, durations, offset = self.together
-            self.told.append(Told(first, start, tuple(durations), None, offset))
+            self.told.append(Told(first, start, tuple(durations), None, start + sum(durations) * 1000, offset))
             self.together = []
+
+
+def _bar_now(kind: Alike, run: Run, count: int, step_at: int, clock: bytes, rate: bytes) -> int:
+    """When a bar was drawn: the instant in the second of its clock that fits its rate best; -1: unknown, or earlier."""
+    try:
+        each = float(rate)
+    except ValueError:
+        return -1
+    if run.bar_base is None or not 0 < each < MOST_SECONDS:
+        return -1
+    seconds = 0
+    for part in clock.split(b":"):
+        seconds = seconds * 60 + int(part)
+    earliest = run.bar_base[0] + (seconds - run.bar_base[1]) * SECOND
+    likely = max(step_at, run.pause_ended) + round((1 / each if kind.is_per_second else each) * SECOND) * count
+    now = min(max(likely, earliest, step_at), earliest + SECOND)
+    return now if now >= step_at else -1
 
 
 def read_run(
@@ -180,17 +224,22 @@ def read_run(
                     break
             else:
                 break
-        written, second, fraction, number, took = match.groups()
-        if written != minute or index != minute_kind:
+        written, second, fraction, number, took, *rate = match.groups()
+        if rate:
+            now, took = _bar_now(kind, run, int(number) - step, step_at, took, rate[0]), b""
+            if now < 0:
+                break
+        elif written != minute or index != minute_kind:
             known = minute_at(kind, written)
             if known is None:
                 break
             minute, minute_kind, minute_begun = written, index, known
-        if second > b"59":
-            break
-        now = minute_begun + int(second) * SECOND
-        if fraction:
-            now += int(fraction) * kind.fraction_ns
+        if not rate:
+            if second > b"59":
+                break
+            now = minute_begun + int(second) * SECOND
+            if fraction:
+                now += int(fraction) * kind.fraction_ns
         done = int(number) + kind.counts_from
         count = done - step
         if count <= 0:
@@ -225,7 +274,7 @@ def read_run(
             run.together = together
             run.close()
             together = []
-            run.told.append(Told(done - count + 1, start, (length,), count, offset + at))
+            run.told.append(Told(done - count + 1, start, (length,), count, now, offset + at))
         elif (
             together
             and together[0] + len(durations) == done

@@ -319,13 +319,13 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
             line = shown(block, at, end)
             at_line, at = at, end + 1
             is_open = bool(log.tracebacks.open) or bool(log.block) or bool(log.pieces.waiting)
-            if (
-                at_line in of_steps
-                and not (is_open or state.held or log.going_on.waiting or options.worker_only)
-                and progress.take_quickly(line, offset + at_line)
-            ):
-                at = progress.take_alike(block, at, offset)
-                continue
+            if at_line in of_steps and not (is_open or state.held or log.going_on.waiting or options.worker_only):
+                after = progress.take_alike(block, at_line, offset)
+                if after > at_line:
+                    at = after
+                    continue
+                if progress.take_quickly(line, offset + at_line):
+                    continue
             is_wanted = is_open or not is_hit or shapes.wants(line) or bool(state.held)
             is_wanted = is_wanted or (shapes.may_tell_of_steps(line) and progress.wants(line))
             is_first = offset + at_line == 0 and len(line) < LONGEST_FIRST  # it tells when the log begins

@@ -27,7 +27,16 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from rerail.collectors.sources.alike_lines import LONGEST_STEP_US, MOST_TOGETHER, SECOND, Alike, Run, alike, read_run
+from rerail.collectors.sources.alike_lines import (
+    LONGEST_STEP_US,
+    MOST_TOGETHER,
+    SECOND,
+    Alike,
+    Run,
+    alike,
+    alike_bar,
+    read_run,
+)
 from rerail.collectors.sources.attempts import FACTS_PER_BYTE, Attempts
 from rerail.collectors.sources.line_wrappings import may_be_record
 from rerail.collectors.sources.log_lines import Line, LocalClock, zoned_instant
@@ -196,8 +205,11 @@ class ProgressLog:
                 self._wait_for_an_instant(told, line)
                 continue
             self._tell(told, at, line)
-            if told.told is Told.STEP and told.rule is not None and line.stream == self.state.stream:
-                self._likes[told.rule] = line
+            if told.told is Told.STEP and line.stream == self.state.stream:
+                if told.rule is not None:
+                    self._likes[told.rule] = line
+                elif at is not None and line.at is None and stamp is None and told.epoch is None:
+                    self._learn_bar(raw, line)
         return bool(found) and not is_of_a_terminal  # what stands behind a bar is still to be read
 
     def take_quickly(self, raw: bytes, offset: int) -> bool:
@@ -220,9 +232,12 @@ class ProgressLog:
     def _take_step(self, told: Progress, at: int, line: Line, offset: int) -> None:
         self.attempts.at_line(offset)
         self._hear(at)
-        self.attempts.heard(at)
+        if line.at is None:
+            self.attempts.heard(at)
         self._follow_launcher()
         self._tell(told, at, line)
+        if line.at is not None:  # as where the line is taken the long way: an attempt ends with what was heard before
+            self.attempts.heard(at)
 
     @property
     def _is_undisturbed(self) -> bool:
@@ -240,6 +255,14 @@ class ProgressLog:
         if made is not None:
             self._alikes = [made, *self._alikes[: MOST_ALIKE - 1]]
 
+    def _learn_bar(self, raw: bytes, line: Line) -> None:
+        """Remember how a bar without a stamp is written."""
+        if self._alikes_left <= 0 or any(one.pattern.fullmatch(raw + b"\n") for one in self._alikes):
+            return
+        self._alikes_left -= 1
+        if (made := alike_bar(raw, line)) is not None:
+            self._alikes = [made, *self._alikes[: MOST_ALIKE - 1]]
+
     def take_alike(self, block: bytes, at: int, offset: int) -> int:
         """Take the lines from byte `at` of a block on that are steps, each written like one before.
 
@@ -255,25 +278,26 @@ class ProgressLog:
         ):  # fmt: skip
             return at
         heard_at = state.step_at if state.heard_at is None else state.heard_at
+        has_bar = state.bar_base and state.bar_epoch is None and self._is_own
+        bar_base = (state.bar_base[0], state.bar_base[1]) if has_bar else None
         run = Run(
             state.step or 0, state.step_at, state.step_offset, heard_at, state.silence, state.each_ns, state.untimed,
-            state.together,
+            bar_base, state.pause_ended or 0, state.together,
         )  # fmt: skip
         at = read_run(run, alikes, block, at, offset, self._minute_at)
         if run.last_offset is None:
             return at
         self._follow_launcher()
         for told in run.told:
-            end = told.start + sum(told.durations_us) * 1000
             if told.count is None:
                 self.attempts.late_fact(
-                    Steps, end, told.offset, restart=state.attempt, first_step=told.first_step, start=told.start,
+                    Steps, told.end, told.offset, restart=state.attempt, first_step=told.first_step, start=told.start,
                     durations_us=told.durations_us,
                 )  # fmt: skip
             else:
                 self.attempts.at_line(told.offset)
                 self._say(
-                    Steps, end, first_step=told.first_step, start=told.start, durations_us=told.durations_us,
+                    Steps, told.end, first_step=told.first_step, start=told.start, durations_us=told.durations_us,
                     count=told.count,
                 )  # fmt: skip
         state.step, state.step_at, state.step_offset, state.each_ns = (

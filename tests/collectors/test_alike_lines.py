@@ -41,6 +41,12 @@ LINES: dict[str, Callable[[int, float], str]] = {
     ),
     "any": lambda number, part: f"{stamp(number)} INFO step {number} loss {part:.3f}",
     "zoned": lambda number, part: f"{stamp(number, '.').replace(' ', 'T')}+09:00 step {number}/5000 loss {part:.3f}",
+    "bars": lambda number, part: (
+        ("" if number > 1 else "[INFO|trainer.py:1] 2026-11-03 00:00:00,000 >> ***** Running training *****\n"
+         "[INFO|trainer.py:1] 2026-11-03 00:00:00,000 >>   Total optimization steps = 5,000\n")
+        + f"  {number // 50}%|{'█' * (number // 200):10s}| {number}/5000 "
+        f"[{number // 240:02d}:{number // 4 % 60:02d}<10:00,  {3.9 + part / 5:.2f}it/s]"
+    ),
     "record": lambda number, part: f'{{"ts": "{stamp(number, ".")}", "step": {number}, "loss": {part:.4f}}}',
 }  # fmt: skip
 
