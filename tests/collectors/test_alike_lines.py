@@ -101,7 +101,7 @@ def test_what_is_read_at_once_is_what_is_read_line_by_line(framework: str, monke
 
 @pytest.mark.parametrize("framework", LINES)
 def test_most_lines_of_steps_are_read_at_once(framework: str, monkeypatch: pytest.MonkeyPatch):
-    """No line but the first few goes the long way: else a log of steps takes fifteen times as long."""
+    """No line but the first few goes the long way: else a log of steps takes three to fifty times as long."""
     quickly: list[int] = []
     take = progress.ProgressLog.take_quickly
     monkeypatch.setattr(
