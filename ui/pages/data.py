@@ -116,7 +116,7 @@ def _tiles(storage: StorageFigures, refused: RefusedPage, blind: BlindPage) -> l
         tile(
             "Blind sources",
             text.number(blind.total),
-            f"in {text.count(blind.runs, 'run')} not over",
+            f"in {text.count(blind.runs, 'run')} going on",
             "#blind",
             "warn" if blind.total else "",
         ),
@@ -141,9 +141,9 @@ def _blind(blind: BlindPage) -> Markup:
     if not blind.total:
         about = "No run is going on, so nothing has to be seen. What was unseen stands on the page of each run."
         if blind.runs:
-            about = f"None: of {text.count(blind.runs, 'run')} not over every source sees."
+            about = f"None: no source of {text.count(blind.runs, 'run')} going on says that it cannot see."
         return panel("Blind sources", html.P(about, className="calm"), "blind", wide=True)
-    lead = f"{text.count(blind.total, 'source')} of {text.count(blind.runs, 'run')} not over; the longest blind first. "
+    lead = f"{text.count(blind.total, 'source')} of {text.count(blind.runs, 'run')} going on; the longest blind first. "
     lead += "What they would tell is unknown, and no figure takes it for quiet."
     if not blind.is_whole:
         lead += " There are more runs than were looked through: these are of those heard last."
