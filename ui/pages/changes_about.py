@@ -14,7 +14,7 @@ from rerail.ui.markup import Content, Markup, html
 from rerail.ui.pages.config_changes import why
 
 HEADS = (
-    Head("when", "words"), Head("in", "words"), Head("old → new", "words"), Head("who, and why", "words"),
+    Head("when", "words"), Head("in", "words"), Head("old → new", "words"), Head("who, and why", "wide"),
     Head("why it is here", "wide"),
 )  # fmt: skip
 
@@ -42,8 +42,8 @@ def _panel(found: Sequence[ChangeAbout]) -> list[Markup]:
     rows = [_row(each) for each in found]
     return [
         panel(
-            "Config changes about it", table(HEADS, rows, "Config changes about it"), "config-changes", lead=lead,
-            actions=copy_table_button(), wide=True,
+            "Config changes about it", table(HEADS, rows, "Config changes about it", stacks=True), "config-changes",
+            lead=lead, actions=copy_table_button(), wide=True,
         )
     ]  # fmt: skip
 

@@ -121,7 +121,6 @@ def content(found: IncidentView, past: Sequence[Markup] = ()) -> list[Markup]:
         _evidence(incident),
         _attempts(found),
         _config(found),
-        html.P(config_links(found), className="note"),
     ]
 
 
@@ -371,7 +370,7 @@ def _attempts(found: IncidentView) -> Markup:
         )
     return panel(
         "Attempts",
-        table(heads, rows, "Attempts of the incident"),
+        table(heads, rows, "Attempts of the incident", stacks=True),
         "attempts",
         lead="The interrupted ones and the one that followed.",
         actions=copy_table_button(),
@@ -389,28 +388,38 @@ def _config(found: IncidentView) -> Markup:
             html.Code("config"),
             ".",
         ]
-        return panel("Recovery config in force", html.P(about, className="calm"), "config", wide=True)
-    rows: list[Sequence[Content]] = []
-    for key in sorted(before | after):
-        old, new = before.get(key), after.get(key)
-        changed = bool(after) and old != new
-        shown_new: Content = (
-            badge(new if new is not None else "gone", "warn")
-            if changed
-            else html.Span("same" if after else text.DASH, className="muted")
-        )
-        rows.append((html.Code(key), html.Code(old if old is not None else text.DASH), shown_new))
+        known = html.P(config_links(found), className="note")
+        return panel("Recovery config in force", [html.P(about, className="calm"), known], "config", wide=True)
+    differing = [key for key in sorted(before | after) if after and before.get(key) != after.get(key)]
+    kept = [key for key in sorted(before) if key not in differing]
+    body: list[Content] = []
+    if differing:
+        rows = [
+            (html.Code(key), html.Code(before.get(key, "not set")), badge(after.get(key, "gone"), "warn"))
+            for key in differing
+        ]
+        heads = (Head("setting", "words"), Head("when it began", "wide"), Head("of the attempt that followed", "wide"))
+        body.append(table(heads, rows, "Settings that differ", stacks=True))
+    if kept:
+        pairs = [html.Div([html.Dt(html.Code(key)), html.Dd(html.Code(before[key]))]) for key in kept]
+        body.append(html.Dl(pairs, className="settings"))
+    body.append(html.P(config_links(found), className="note"))
     return panel(
         "Recovery config in force",
-        table(
-            (Head("setting", "words"), Head("when it began", "wide"), Head("of the attempt that followed", "wide")),
-            rows,
-            "Recovery config",
-        ),
+        body,
         "config",
-        actions=copy_table_button(),
+        lead=_config_lead(bool(after), len(differing)),
+        actions=copy_table_button() if differing else None,
         wide=True,
     )
+
+
+def _config_lead(is_followed: bool, differing: int) -> str:
+    if not is_followed:
+        return "When it began; no settings were told of an attempt that followed."
+    if differing:
+        return f"{text.count(differing, 'setting')} of the attempt that followed differ{'s' if differing == 1 else ''}."
+    return "The attempt that followed ran with the same settings."
 
 
 def _settings(config: str | None) -> dict[str, str]:
