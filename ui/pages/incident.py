@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from urllib.parse import urlencode
 
 from dash import Dash, Input, Output, State, dcc
 from dash import html as dash_html
@@ -23,7 +22,7 @@ from rerail.server.errors import NotFoundError
 from rerail.server.queries import Queries
 from rerail.server.query_results import IncidentMark, IncidentView
 from rerail.ui import address, text
-from rerail.ui.address import CONFIG_CHANGES, Address, config_path, incident_path, node_path, run_path
+from rerail.ui.address import Address, config_path, incident_path, node_path, run_changes_path, run_path
 from rerail.ui.elements import Head, badge, copy_table_button, instant, link, panel, table
 from rerail.ui.markup import Content, Markup, encoded, html, island
 from rerail.ui.pages import changes_about, incident_changes, incident_files, incident_history
@@ -442,7 +441,7 @@ def config_links(found: IncidentView) -> list[Content]:
     """The way from an incident to the config in force, and to what changed in its run."""
     first = next((entry for entry in found.attempts if entry.number in found.incident.attempts), None)
     config = None if first is None else attempt_config(first)
-    changes = f"{CONFIG_CHANGES}?{urlencode({'run': found.run.run_id})}"
+    changes = run_changes_path(found.run.run_id, found.incident.incident_id)
     if config is None or config.fingerprint is None:
         return [link("Config changes of this run", changes)]
     return [
