@@ -176,7 +176,7 @@ def test_a_node_tells_its_runs_and_what_it_is_blamed_for(calm, open_page):
     page.wait_for_selector("#node-page")
     assert "two~0" in page.inner_text("#blamed")
     assert "three" in page.inner_text("#runs")
-    page.click("text=open the list")
+    page.click("text=Their problems")
     page.wait_for_selector("#problems-list table")
     assert "node=node00" in page.url
 
