@@ -100,8 +100,14 @@ def test_a_problem_is_resolved_and_comes_back_with_a_new_incident(problems_serve
     past = history()
     assert "Last resolved by Ada: skip bad records. Fixed by c0ffee. It came back since." in past
     assert "The same fault, by every part of its fingerprint." in page.inner_text("#similar")
+    page.click("#problem [data-action=assign]")
+    assert page.input_value("#problem-assignee") == "Ada", "who looks is offered"
+    fill(page, assignee="Ben")
+    confirm(page)
+    page.wait_for_selector("#problem >> text=Ben looks after it")
     page.click("#problem a[href^='/problems/']")
     page.wait_for_selector("#problem-page")
+    assert "Ada assigned it to Ben" in page.inner_text("#history").replace("\n", " ")
 
 
 @pytest.fixture
