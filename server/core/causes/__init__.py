@@ -36,6 +36,7 @@ from rerail.server.core.cause_rules import (
     read_by,
     sign_of,
 )
+from rerail.server.core.causes.standing import with_standing
 from rerail.server.core.causes.user_exception import GPU_FAILED
 from rerail.server.core.facts import TRAINED_ON, TRAINING_DONE, Evidence, Pairs
 from rerail.server.core.fault_trace import fault_trace
@@ -244,6 +245,7 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
         missing_evidence=still_wanted(match.missing_evidence, _given(case, match.node)),
         traits=_usable(match.traits),
     )
+    verdict = with_standing(case, verdict)
     doubt = _doubt(case, verdict, match)
     if doubt is None:
         return verdict, fault_trace(case, match, remarks)
