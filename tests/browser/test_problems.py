@@ -12,7 +12,7 @@ import pytest
 from tests.browser.serving import Server, serve
 from tests.browser.stories import SECOND, RunStory
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.anywhere]
 
 
 def failing(run: str, began: int, text: str, rank: int = 3) -> str:
