@@ -53,6 +53,7 @@ RULE = CauseRule(
             weight=Weight.ESTABLISHED,
             unless=r"client was evicted|Lustre|OOMKill|no preemption|may be due to a preemption|to retrieve preemption",
         ),
+        line(r"Failed to retrieve preemption notice", role=CausalRole.INFORMATIONAL),
         line(
             r"preemption (?:warning|notice|signal)[^\n]{0,80}"
             r"|instance (?:is going to|will|is about to) be (?:interrupted|terminated|stopped|reclaimed|preempted)"
