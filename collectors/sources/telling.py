@@ -78,6 +78,7 @@ _TELLING = re.compile(
     r"|[Bb]ack-off [^\n]{0,20}restarting failed|CrashLoopBackOff|specified backoff limit|Killing subprocess \d"
     r"|determine the device handle|SYSTEM_NOT_READY|SystemNotReady|not yet initialized|Ray killed this|has crashed"
     r"|HW Exception by GPU|GPU reset begin|GSP Timeout|lame workers found|register times out|Stream synchronize timeout"
+    r"|termination is imminent|(?:Error|Exception) (?:saving|writing|uploading)"
     r"|socket times out|modify QP|OPS function error"
 )
 _NEVER = re.compile(r"num nan iterations|\bINFO\b[^\n]{0,80}retry|timeout ?=|timeout: \d|--[\w-]{0,40}timeout")

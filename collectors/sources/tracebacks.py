@@ -85,9 +85,9 @@ class Tracebacks:
 
     def _frame(self, stream: str, path: str, line: str, function: str) -> None:
         _, own, through = (*self.open[stream].split(_BREAK), "", "", "")[:3]
-        path = path.replace(_BREAK, "")
+        path = path.replace(_BREAK, "").replace("\\", "/")
         if not any(part in path for part in _FOREIGN):
-            own = f"{path.replace(chr(92), '/').rpartition('/')[2][:120]}:{function[:120]}"
+            own = f"{path.rpartition('/')[2][:120]}:{function[:120]}"
         if any(part in path for part in _LOADER) or (not through and _is_of_data(path, function)):
             through = "data_loader"
         elif not through and (

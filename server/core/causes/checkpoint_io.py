@@ -100,6 +100,7 @@ RULE = CauseRule(
             r"|LustreError:[^\n]{0,160}(?:failed: rc = -\d{1,3}|rc -\d{1,3}|failed with -\d{1,3})"
             r"|Lustre: [^\n]{0,120}Connection to [^\n]{0,80} was lost"
             r"|Cannot send after transport endpoint shutdown|nfs: server \S{1,120} not responding[^\n]{0,60}"
+            r"|while serializing: I/?O ?[Ee]rror[^\n]{0,80}"
             r"|Remote I/O error|I/O error, dev \w{1,20}",
             SAYS,
             confidence=0.85,

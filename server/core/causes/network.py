@@ -129,6 +129,7 @@ RULE = CauseRule(
         ),
         line(
             r"Gloo connectFullMesh failed[^\n]{0,160}"
+            r"|gloo/transport/tcp/address\.cc[^\n]{0,100}"
             r"|gloo/transport/tcp/[^\n]{0,60}Connect timeout[^\n]{0,60}"
             r"|timed out connecting: SO_ERROR[^\n]{0,80}"
             r"|Getting socket times out\. Reason: [^\n]{0,80}",

@@ -41,6 +41,7 @@ RULE = CauseRule(
             r"|PreemptionByScheduler[^\n]{0,60}|EvictionByEvictionAPI[^\n]{0,60}"
             r"|TerminationByKubelet[^\n]{0,60}"
             r"|Workload was (?:preempted|evicted)[^\n]{0,80}"
+            r"|\btermination is imminent\b[^\n]{0,60}"
             r"|spot (?:instance )?interruption[^\n]{0,80}|this job is preempted"
             r"|instance-action[\"' ]{0,2}[:=][^\n]{0,60}(?:terminate|stop|hibernate)"
             r"|compute\.instances\.preempted|TERMINATE_ON_HOST_MAINTENANCE|state[:= ]{1,3}PREEMPTED"
