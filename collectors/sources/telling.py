@@ -33,8 +33,7 @@ LITERALS: tuple[bytes, ...] = (
     b"Read-only file",
     b"MPI_ABORT", b"Process name", b"DCGM_FR", b"access fault", b"_STATUS_", b"Duplicate GPU", b"ncclInvalid",
     b"wc_status", b"IBV_WC", b"OM when alloc",
-    b"ack-off", b"ackoff", b"BackOff", b"illing subprocess", b"spawned with", b"num_local_procs", b"GPU reset",
-    b"lame workers", b"times out", b"Root Cause",
+    b"ack-off", b"ackoff", b"BackOff", b"[launch.py:", b"GPU reset", b"times out",
     b"# EXIT rc", b"raining done", b"raining compl", b"raining finish", b"inished training",
 )  # fmt: skip
 """None of them holds a digit: lines are also compared without their digits."""
