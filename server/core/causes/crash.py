@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rerail.server.core.attempt_record import WorkerExit
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line, who
 from rerail.server.core.exit_words import exits, signalled
 from rerail.server.core.view import CausalRole, Domain
@@ -44,8 +43,9 @@ def match(case: Case) -> Match | None:
             )  # fmt: skip
     if found is not None:
         aborts = [worker for worker in case.exits if worker.exit_code in (-6, 134)]
-        if found.weight is Weight.ECHO and len({worker.rank for worker in aborts}) > 1:
-            return _several(found, aborts)
+        at_once = sorted({worker.rank for worker in aborts if worker.at == aborts[0].at and worker.rank >= 0})
+        if found.weight is Weight.ECHO and len(at_once) > 1:
+            return _several(found, at_once)
         aborted = aborts[0] if aborts else None
         rank = found.rank if found.rank is not None or aborted is None or aborted.rank < 0 else aborted.rank
         sentence = found.sentence
@@ -67,13 +67,8 @@ def match(case: Case) -> Match | None:
     return None
 
 
-def _several(found: Match, aborts: list[WorkerExit]) -> Match:
-    """Several ranks aborted: none of them is known to have been first by itself."""
-    ranks = sorted({worker.rank for worker in aborts if worker.rank >= 0})
-    first = min(worker.at for worker in aborts)
-    at_once = [worker for worker in aborts if worker.at == first]
-    if len({worker.rank for worker in at_once}) < 2:
-        return found
+def _several(found: Match, ranks: list[int]) -> Match:
+    """Several ranks aborted at one instant: which was first is not told."""
     named = ", ".join(map(str, ranks[:8])) + ("" if len(ranks) <= 8 else f", … ({len(ranks)} in all)")
     said = f"Ranks {named} aborted; aborts are often the echo of another rank's death."
     return replace(found, sentence=said, rank=None, missing_evidence=ABORTED)

@@ -55,12 +55,11 @@ def _killed(case: Case, kernel: list[Sign]) -> Match:
         rank = spoke.rank
     if rank is None and placed is not None:
         rank = placed.reading.rank
-    if spoke is not None:
-        pass  # it is one of a machine's ranks, and which of the run's is not told: no other exit says whose it was
-    elif rank is None and on_node and on_node[0].rank >= 0:
-        rank = on_node[0].rank
-    elif rank is None:
-        rank = next((each for each, code in case.exit_codes if code in KILLED), None)
+    if rank is None and spoke is None:  # where its local rank is told, another exit does not say whose it was
+        if on_node and on_node[0].rank >= 0:
+            rank = on_node[0].rank
+        else:
+            rank = next((each for each, code in case.exit_codes if code in KILLED), None)
     told_nodes = {sign.node for sign in kernel if sign.node}
     node = first.node or (on_node[0].node if on_node else None) or (told_nodes.pop() if len(told_nodes) == 1 else None)
     words = f"process {victim.group(1)}, {victim.group(2)}" if victim else shown_words(first.reading.words, first.text)
