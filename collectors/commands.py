@@ -26,6 +26,7 @@ from rerail.collectors.sources.flight_recorder_live import FlightRecorderLive
 from rerail.collectors.sources.kernel_live import KernelSource, kernel_opening
 from rerail.collectors.sources.launcher import LauncherSource
 from rerail.collectors.spool import MOST_BYTES
+from rerail.collectors.step_watch import LEAST_SILENCE_NS, StepWatch
 from rerail.server.core.codec import encode_lines
 
 if TYPE_CHECKING:
@@ -60,6 +61,11 @@ def _add_agent(subparsers: Any) -> None:
         "--flight-recorder", action="append", default=[], metavar="PLACE",
         help="also read dumps as they appear in this folder or under this prefix; or ask this worker's server "
         "(unix:PATH, RANK=http://HOST:PORT) when its rank hangs; may be given again",
+    )  # fmt: skip
+    parser.add_argument(
+        "--hang-after", type=float, default=LEAST_SILENCE_NS / 1e9, metavar="SECONDS",
+        help="ask a worker's server when its rank made no step for this long, or for ten usual steps where that is "
+        "more (default: %(default)g; half of the time-out of its heartbeats where one is armed and shorter)",
     )  # fmt: skip
     parser.add_argument(
         "--kernel", nargs="?", const="kmsg", metavar="FILE",
@@ -129,7 +135,8 @@ def run_agent(arguments: argparse.Namespace) -> int:
     if arguments.flight_recorder:
         try:
             places = arguments.flight_recorder
-            sources.append(FlightRecorderLive(places, node=node, run=run, rings=directory / "rings"))
+            watch = StepWatch(directory / "rings", int(1e9 * arguments.hang_after))
+            sources.append(FlightRecorderLive(places, node=node, run=run, watch=watch))
         except ValueError as error:
             sys.stderr.write(f"rerail agent: {error}\n")
             return 2

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from rerail.collectors.patience import Patience
-from rerail.collectors.sources.attempts import Attempts, AttemptState
+from rerail.collectors.sources.attempts import MOST_WAITING, Attempts, AttemptState
 from rerail.collectors.sources.going_on import Hints, hints_before
 from rerail.collectors.sources.launcher_log import LauncherLog
 from rerail.collectors.sources.line_wrappings import cut_records, is_piece
@@ -47,12 +47,14 @@ LINES_TOGETHER = 3_000
 AGAIN_BYTES = 64 * 1024 * 1024
 _DIGITS = b"0123456789"
 _BEHIND = re.compile(rb"last enqueued (?:NCCL )?work: (\d{1,12})")
+_TIMED_OUT = re.compile(rb"\[Rank (\d{1,7})\] (?:Watchdog caught collective|Timeout at NCCL)")
+_PRINTER = re.compile(rb"\[rank(\d{1,7})\]:")
 _GRAMMAR = re.compile(
     r"exitcode|Worker group|closing signal|Stopping workers|Event: \w|endezvous|attempts? (?:left|to join)|_ex: "
     r"|has joined|death signal|launch configs|torchrun|ft_launcher|NestedRestarter|TORCHELASTIC_ENABLE|finished|Agent "
     r"|heartbeat|has been open|out of section|ChildFailedError|Starting worker|Joining cluster|restart_count=|EARLY"
     r"|RankMonitorState|# EXIT|must not be|raining (?:done|complete|finished|is|was|has|run|ended|[CFD])"
-    r"|(?:inish|omplet)ed training|one training|RAINING"
+    r"|spawned with command|num_local_procs=|Root Cause \(first|(?:inish|omplet)ed training|one training|RAINING"
 )
 
 
@@ -86,14 +88,14 @@ class _Shapes:
         self._kept: dict[bytes, int] = {}
         self._steps: dict[bytes, bool] = {}
         self._least: int | None = None
+        self._timed_out: set[int] = set()
         self._heads = 0
         self.counted = 0
 
-    def wants(self, line: bytes) -> bool:
+    def wants(self, line: bytes, shape: bytes) -> bool:
         """Whether a line must be read."""
         if is_piece(line):
             return True
-        shape = line[:400].translate(None, _DIGITS)
         if shape in self._silent:
             return False
         count = self._kept.get(shape)
@@ -112,14 +114,13 @@ class _Shapes:
             count = 0
         if len(self._kept) < MOST_SHAPES or shape in self._kept:
             self._kept[shape] = count + 1
-        if count >= OFTEN and not self._is_behind(line):
+        if count >= OFTEN and not self._is_behind(line) and not self._is_first_to_time_out(line):
             self.counted += 1
             return False
         return True
 
-    def may_tell_of_steps(self, line: bytes) -> bool:
+    def may_tell_of_steps(self, line: bytes, shape: bytes) -> bool:
         """Whether a line that is not wanted for what it tells may still be one of progress."""
-        shape = line[:400].translate(None, _DIGITS)
         known = self._steps.get(shape)
         if known is None:
             known = may_tell(line)
@@ -137,6 +138,21 @@ class _Shapes:
             self._least = work
             return True
         return False
+
+    def _is_first_to_time_out(self, line: bytes) -> bool:
+        """The first word of a rank's watchdog, past those that were kept because there were few."""
+        told = _TIMED_OUT.search(line) if len(self._timed_out) < MOST_WAITING else None
+        if told is None:
+            return False
+        rank = int((_PRINTER.match(line) or told)[1])
+        is_first = rank not in self._timed_out
+        self._timed_out.add(rank)
+        return is_first
+
+
+def _shape(line: bytes) -> bytes:
+    """A line without its digits, as far as lines are compared."""
+    return line[:400].translate(None, _DIGITS)
 
 
 def _hits(block: bytes, begin: int, quiet: set[bytes], progress: ProgressLog) -> tuple[list[int], set[int]]:
@@ -326,8 +342,12 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
                     continue
                 if progress.take_quickly(line, offset + at_line):
                     continue
-            is_wanted = is_open or not is_hit or shapes.wants(line) or bool(state.held)
-            is_wanted = is_wanted or (shapes.may_tell_of_steps(line) and progress.wants(line))
+            if is_open or not is_hit:
+                is_wanted = True
+            else:
+                shape = _shape(line)
+                is_wanted = shapes.wants(line, shape) or bool(state.held)
+                is_wanted = is_wanted or (shapes.may_tell_of_steps(line, shape) and progress.wants(line))
             is_first = offset + at_line == 0 and len(line) < LONGEST_FIRST  # it tells when the log begins
             if not is_wanted and not is_first:
                 continue

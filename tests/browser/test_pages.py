@@ -27,15 +27,13 @@ def drawn(page: object) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/runs", "/data"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_an_empty_store_teaches_the_command_with_its_own_address(empty_server, open_page, path, scheme):
-    page, _ = open_page(empty_server.url + path, color_scheme=scheme)
+def test_an_empty_store_teaches_the_command_with_its_own_address(empty_server, open_page, path):
+    page, _ = open_page(empty_server.url + path)
     assert empty_server.url in page.inner_text(".command-line >> nth=0")
 
 
 @pytest.mark.parametrize("path", ["/runs", "/runs/done", "/runs/alive", "/runs/many", "/incidents/done~0", "/data"])
-@pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
 def test_every_page_stands_without_errors_and_fits_its_width(server, open_page, path, width, scheme):
     page, seen = open_page(server.url + path, viewport={"width": width, "height": 844}, color_scheme=scheme)
     if path.startswith("/runs/"):
