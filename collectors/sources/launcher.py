@@ -30,7 +30,8 @@ from rerail.collectors.sources.cycle_info import BrokenFile, CycleInfo, broken_f
 from rerail.collectors.sources.launcher_log import LauncherLog
 from rerail.collectors.sources.line_wrappings import Pieces
 from rerail.collectors.sources.log_lines import LocalClock
-from rerail.collectors.sources.progress import ProgressLog, ProgressState
+from rerail.collectors.sources.progress import ProgressLog
+from rerail.collectors.sources.progress_state import ProgressState
 from rerail.collectors.sources.tail import fingerprint, last_part, whole_lines
 from rerail.collectors.sources.tracebacks import Tracebacks
 from rerail.server.core.facts import Fact
