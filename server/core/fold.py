@@ -455,7 +455,8 @@ class RunFold:
             relaunches=tuple(self._relaunch(number, records, surroundings) for number in bounds.attempts[1:]),
             flight_recorder=judged.flight_recorder,
         )
-        return incident(self.run_id, bounds, self._timeline.spans, life.end, capacities, findings)
+        _, _, silent_since = self._liveness(life.ended_at, life.end)
+        return incident(self.run_id, bounds, self._timeline.spans, life.end, capacities, findings, silent_since)
 
     def _relaunch(
         self, number: int, records: Sequence[AttemptRecord], surroundings: Sequence[Surroundings]

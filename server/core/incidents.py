@@ -143,9 +143,15 @@ def incident(
     as_of: int,
     capacities: Capacities,
     findings: IncidentFindings,
+    silent_since: int | None = None,
 ) -> Incident:
-    """One incident with its anatomy and cost. `spans` are the run's."""
+    """One incident with its anatomy and cost. `spans` are the run's.
+
+    `silent_since` is when a run was heard last that is heard no more: an open incident costs nothing after that, since
+    nobody knows whether its GPUs are still held.
+    """
     end = as_of if bounds.end is None else bounds.end
+    paid_until = end if silent_since is None or not bounds.is_open else silent_since
     by_phase: dict[Phase, int] = {}
     total = restart = silent = gpu_ns = 0
     is_excluded = any(span.phase is Phase.EXCLUDED for span in clipped(spans, bounds.start - 1, end + 1))
@@ -158,8 +164,8 @@ def incident(
         if bounds.restarted_at is None or span.end <= bounds.restarted_at:
             restart += length if span.phase in DOWN_PHASES else 0
             silent += length if span.phase is Phase.SILENT else 0
-        if capacities.is_known:
-            gpu_ns += capacities.gpu_ns(span.start, span.end)
+        if capacities.is_known and span.start < paid_until:
+            gpu_ns += capacities.gpu_ns(span.start, min(span.end, paid_until))
     down = sum(length for phase, length in by_phase.items() if phase in DOWN_PHASES)
     parts = [Part(phase.value, by_phase[phase]) for phase in ANATOMY if by_phase.get(phase)]
     if silent:
