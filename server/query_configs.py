@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from urllib.parse import quote
 
 from rerail.server.core.comparison.arms import Arm, ArmPart, arm, whole_run
 from rerail.server.core.comparison.article import ARTICLE
 from rerail.server.core.comparison.comparing import FEWEST_ARMS, MOST_ARMS, compared
+from rerail.server.core.goodput import account
 from rerail.server.core.recovery import percentiles
 from rerail.server.core.recovery_configs.change_actions import ChangeAction, Said, said_of
 from rerail.server.core.recovery_configs.changes import (
@@ -26,7 +28,7 @@ from rerail.server.core.recovery_configs.knobs import RecoveryConfig
 from rerail.server.core.recovery_configs.nesting import violations
 from rerail.server.core.recovery_configs.stretches import Stretch
 from rerail.server.core.recovery_configs.suspects import Suspect, suspects
-from rerail.server.core.view import Account, RunView
+from rerail.server.core.view import RunView
 from rerail.server.errors import NotFoundError
 from rerail.server.query_config_results import (
     ChangeAbout,
@@ -56,12 +58,11 @@ MOST_RUNS_ABOUT = 20
 
 
 class ConfigQueries:
-    """Reads of recovery configs. `run` and `window` are how a run's view and a window of it are read."""
+    """Reads of recovery configs. `run` is how a run's view is read."""
 
-    def __init__(self, store: Store, run: Callable[[str], RunView], window: Callable[[str, int, int], Account]) -> None:
+    def __init__(self, store: Store, run: Callable[[str], RunView]) -> None:
         self._store = store
         self._run = run
-        self._window = window
 
     # --- configs ----------------------------------------------------------------------------------------------------
 
@@ -291,42 +292,43 @@ class ConfigQueries:
         names = tuple(dict.fromkeys(each.strip() for each in wanted if each.strip()))
         if not FEWEST_ARMS <= len(names) <= MOST_ARMS:
             raise ValueError(f"two to six different runs or configs can be compared (got {len(names)})")
-        return ComparisonView(names, compared([self._arm(name) for name in names]))
+        # The sides of a comparison are often of the same runs: each is read once.
+        read = cache(self._run)
+        return ComparisonView(names, compared([self._arm(name, read) for name in names]))
 
-    def _arm(self, name: str) -> Arm:
+    def _arm(self, name: str, read: Callable[[str], RunView]) -> Arm:
         kind, _, rest = name.partition(":")
         if kind == "article":
             if name not in ARTICLE:
                 raise NotFoundError("reference", name)
             return ARTICLE[name]
         if kind == "config" and rest:
-            return self._config_arm(rest)
+            return self._config_arm(rest, read)
         run_id = rest if kind == "run" and rest else name
         try:
-            view = self._run(run_id)
+            view = read(run_id)
         except NotFoundError:
             if kind == "run" or not self._store.configs.configs([name]):
                 raise
-            return self._config_arm(name)
+            return self._config_arm(name, read)
         title = view.run_id if not view.name or view.name in view.run_id else f"{view.name} ({view.run_id})"
         return arm(f"run:{run_id}", title, [whole_run(view)])
 
-    def _config_arm(self, fingerprint: str) -> Arm:
+    def _config_arm(self, fingerprint: str, read: Callable[[str], RunView]) -> Arm:
         members = sorted(self._store.configs.figures([fingerprint]), key=lambda each: -each.started_at)
         if not members:
             raise NotFoundError("config", fingerprint)
-        parts = [self._part(each) for each in members[:MOST_RUNS_OF_A_SIDE]]
+        parts = [self._part(each, read(each.run_id)) for each in members[:MOST_RUNS_OF_A_SIDE]]
         config = self._store.configs.configs([fingerprint]).get(fingerprint)
         return arm(f"config:{fingerprint}", f"config {fingerprint}", parts, config)
 
-    def _part(self, stretch: StretchFigures) -> ArmPart:
-        view = self._run(stretch.run_id)
+    def _part(self, stretch: StretchFigures, view: RunView) -> ArmPart:
         is_whole = stretch.first_attempt == 0 and view.attempts and stretch.last_attempt == view.attempts[-1].number
         if is_whole:
             return whole_run(view)
         end = view.as_of if stretch.ended_at is None else stretch.ended_at
-        account = self._window(stretch.run_id, stretch.started_at, end)
-        return ArmPart(view, account, None, stretch.first_attempt, stretch.last_attempt, stretch.kept_steps)
+        of_window = account(self._store.spans(stretch.run_id, stretch.started_at, end), stretch.started_at, end)
+        return ArmPart(view, of_window, None, stretch.first_attempt, stretch.last_attempt, stretch.kept_steps)
 
 
 @dataclass(frozen=True, slots=True)
