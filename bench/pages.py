@@ -89,7 +89,8 @@ def page(name: str, address: str) -> Asked:
     """The callback that draws a page."""
     split = urlsplit(address)
     search = f"?{split.query}" if split.query else ""
-    body = callback(["page.children"], {"location.pathname": split.path}, {"location.search": search})
+    inputs = {"location.pathname": split.path, "again.data": None}
+    body = callback(["page.children"], inputs, {"location.search": search})
     return Asked(name, "/_dash-update-component", body)
 
 

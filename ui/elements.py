@@ -97,7 +97,7 @@ class Head:
 
     name: str
     kind: str = ""
-    """`number` (right, tabular), `wide` (takes what is left), or neither."""
+    """`number` (right, tabular), `words` (not broken), `wide` (takes what is left), `half` (shares it with another)."""
     hint: str | None = None
 
 

@@ -35,9 +35,9 @@ ROWS = 50
 
 HEADS = (
     Head("when", "words"),
-    Head("where", "wide"),
-    Head("what", "wide"),
-    Head("who and why", "wide"),
+    Head("where", "words"),
+    Head("what", "half"),
+    Head("who and why", "half"),
     Head("faults", "words", "Before and after"),
     Head("noticed after", "words", "Median time to notice a fault, before and after, with the number of faults"),
     Head("time to recover", "words", "Median, before and after, with the number that recovered"),
@@ -92,7 +92,9 @@ def ledger(page: ChangePage, told: dict[str, str], first: int = 0) -> list[Conte
             [link("all", CONFIG_CHANGES), " · ", link("nobody said why", f"{CONFIG_CHANGES}?{urlencode(open_ones)}")],
             className="note",
         ),
-        change_table(page.rows) if page.rows else _teach(),
+        html.Section(html.Div(change_table(page.rows), className="panel-body"), className="panel panel-wide")
+        if page.rows
+        else _teach(),
         html.P(moves, className="note") if moves else None,
     ]
 
