@@ -61,6 +61,7 @@
     if (button.dataset.do === "help") dash_clientside.set_props("help", { opened: true });
     if (button.dataset.do === "png") savePicture();
     if (button.dataset.do === "add-side") addSide();
+    if (button.dataset.do === "csv") saveTable(button.closest(".panel"));
     if (button.dataset.definition) define(button.dataset.definition);
     if (button.dataset.copy === "command") copy(button, button.previousElementSibling.textContent);
     if (button.dataset.copy === "address") copy(button, location.href);
@@ -148,6 +149,14 @@
       rows.forEach((row) => lines.push([...row.cells].map(quote).join(",")));
     });
     return lines.join("\n");
+  }
+
+  function saveTable(panel) {
+    const anchor = document.createElement("a");
+    anchor.href = URL.createObjectURL(new Blob(["\ufeff", csv(panel), "\n"], { type: "text/csv;charset=utf-8" }));
+    anchor.download = `rerail-${location.pathname.slice(1).replace(/[^\w.-]+/g, "-")}-${panel.id}.csv`;
+    anchor.click();
+    setTimeout(() => URL.revokeObjectURL(anchor.href), 1000);
   }
 
   function savePicture() {

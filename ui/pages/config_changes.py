@@ -10,6 +10,7 @@ from dash import Dash
 from dash import html as dash_html
 from dash.development.base_component import Component
 
+from rerail.server.core.notes import SubjectKind
 from rerail.server.core.recovery_configs.change_actions import LinkKind
 from rerail.server.queries import Queries
 from rerail.server.query_config_results import ChangePage, ChangeRow, ChangeSide
@@ -27,6 +28,7 @@ from rerail.ui.address import (
 from rerail.ui.elements import Head, badge, empty, instant, link, panel, table
 from rerail.ui.markup import Content, Markup, html, island
 from rerail.ui.pages.configs import value
+from rerail.ui.pages.notes_part import notes_part
 from rerail.ui.reading import in_thread
 
 PAGE = "config_changes"
@@ -50,7 +52,8 @@ async def layout(queries: Queries, wanted: Address, search: str) -> Component:
     """The ledger, or one change of it."""
     if wanted.name:
         row = await in_thread(queries.configs.change, wanted.name)
-        return _page([island(one(row), "change-content"), form(row)], f"Config change {wanted.name}")
+        about = await notes_part(queries, SubjectKind.CONFIG_CHANGE, row.change.change_id)
+        return _page([island(one(row), "change-content"), form(row), about], f"Config change {wanted.name}")
     told = {name: values[0] for name, values in parse_qs(search.removeprefix("?")).items() if name in FILTERS}
     offset = next(iter(parse_qs(search.removeprefix("?")).get("offset", [])), "0")
     first = int(offset) if offset.isascii() and offset.isdecimal() and len(offset) < 10 else 0
