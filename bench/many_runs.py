@@ -2,11 +2,11 @@
 
     python bench/many_runs.py [runs] [--minutes 3] [--every 10] [--steps 2000] [--database-url URL]
 
-Each run has told `--steps` steps before. Then every `--every` seconds it tells, in a request of its own as an agent does,
-ten more steps and the heartbeats of eight ranks; the runs are spread over that time. Once a second the list of all runs
-is read over HTTP, as its page does, and says how far each got: the time from sending a step until the list has it is the
-lag, one second of which may be the asking's own. Memory and CPU are the server's, /proc's word. SQLite in a temporary
-folder unless told otherwise; a database that is given must be empty.
+Each run has told `--steps` steps before. Then every `--every` seconds it tells, in a request of its own as an agent
+does, ten more steps and the heartbeats of eight ranks; the runs are spread over that time. Once a second the list of
+all runs is read over HTTP, as its page does, and says how far each got: the time from sending a step until the list has
+it is the lag, up to one second of which is the asking's own. Memory and CPU are the server's, as /proc tells them.
+SQLite in a temporary folder unless told otherwise; a database that is given must be empty.
 """
 
 from __future__ import annotations
@@ -80,6 +80,12 @@ def got(url: str, path: str) -> dict:
     """What an address of the API answers."""
     with urllib.request.urlopen(url + path, timeout=120) as answer:
         return json.load(answer)
+
+
+def reached(url: str, runs: int, step: int) -> int:
+    """How many runs the list shows at a step or beyond."""
+    rows = got(url, f"/api/v1/runs?limit={runs}")["rows"]
+    return sum((row["high_water_step"] or 0) >= step for row in rows)
 
 
 def post(url: str, facts: list[Fact]) -> float:
@@ -164,8 +170,11 @@ def measure(runs: int, minutes: float, every: float, steps: int, database: str) 
         late = [time.monotonic() - sent for index, run in enumerate(told) for _, sent in run.sent[next_of[index] :]]
         print(f"  requests: {len(took) / length:.0f} a second, p50 {share(took, 0.5) * 1e3:.0f} ms, "
               f"p99 {share(took, 0.99) * 1e3:.0f} ms")  # fmt: skip
-        print(f"  from sent to shown: p50 {share(lags, 0.5):.1f} s, p90 {share(lags, 0.9):.1f} s, "
-              f"max {max(lags, default=0.0):.1f} s (n={len(lags)}); not yet shown {len(late)}, oldest {max(late, default=0):.0f} s")  # fmt: skip
+        print(
+            f"  from sent to shown: p50 {share(lags, 0.5):.1f} s, p90 {share(lags, 0.9):.1f} s, "
+            f"max {max(lags, default=0.0):.1f} s (n={len(lags)}); "
+            f"not yet shown {len(late)}, oldest {max(late, default=0):.0f} s"
+        )
         print(f"  list of all runs over HTTP meanwhile: p50 {share(reads, 0.5) * 1e3:.0f} ms, "
               f"p90 {share(reads, 0.9) * 1e3:.0f} ms")  # fmt: skip
         print(f"  server: {(cpu() - before) / length:.2f} cores, {peak:.0f} MB at most")

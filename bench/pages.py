@@ -2,12 +2,12 @@
 
     python bench/pages.py [--beside PYTHON] [--only demonstration,large,settings]
 
-Three stores, each served by a process of its own that only answers: the demonstration of `make pictures` (recorded runs,
-arms, a year of settings, a fleet of 60); a run of 10,000 ranks over 30 days with 200 faults; 1,000 runs of six settings
-each with a fault between any two. Asked for are what a browser asks: the callback that draws a page, the rows of the table
-of runs, the other definitions of goodput, and the picture of a run at every zoom. `first` is the first answer of the
-process, when nothing is kept yet; then the median and the longest of the tries, by the clock, with whatever else the
-machine does in it. Bytes are as sent, compressed. Aim: 300 ms, 200 kB.
+Three stores, each served by a process of its own that only answers: the demonstration of `make pictures` (recorded
+runs, arms, a year of settings, a fleet of 60); a run of 10,000 ranks over 30 days with 200 faults; 1,000 runs of six
+settings each with a fault between any two. Asked for is what a browser asks: the callback that draws a page, the rows
+of the table of runs, the other definitions of goodput, and the picture of a run at every zoom. `first` is the first
+answer of the process, when nothing is kept yet; then the median and the longest of the tries, by the clock, with
+whatever else the machine does in it. Bytes are as sent, compressed. Aim: 300 ms, 200 kB.
 
 `--beside` names the Python of another checkout of rerail with the same schema; its server is asked about the same
 store, in turns with ours.
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import json
 import statistics
 import subprocess
@@ -29,13 +30,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "docs")]
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "docs"))
 import take_pictures
 from alerts import batch_of, facts_of
 from fleet import synthesized
 from run_page import free_port, wait_until
 
+from rerail.server.core.definitions import definitions
 from rerail.server.core.facts import AttemptStarted
 from rerail.server.preparing import prepare_database
 from rerail.server.projector import Projector
@@ -48,68 +50,71 @@ RUNS = 1000
 ROWS = {"startRow": 0, "endRow": 100, "sortModel": [], "filterModel": {}}
 
 
+@functools.cache
+def callbacks(url: str) -> dict[str, dict]:
+    """The callbacks of a server by what they draw: each release has its own inputs."""
+    with urllib.request.urlopen(f"{url}/_dash-dependencies", timeout=60) as answer:
+        return {told["output"]: told for told in json.load(answer)}
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Asked:
-    """One request, and what it is called in the table."""
+    """One request, and what it is called in the table; of a callback what it draws and what it is told."""
 
     name: str
-    path: str
-    body: bytes | None = None
+    path: str = "/_dash-update-component"
+    draws: str = ""
+    told: tuple[tuple[str, object], ...] = ()
+    """Values by `component.property`; what is not here is null."""
 
     def sent(self, url: str) -> tuple[float, int]:
         """Milliseconds until the whole answer was there, and its bytes."""
-        kind = {} if self.body is None else {"Content-Type": "application/json"}
-        request = urllib.request.Request(url + self.path, self.body, {"Accept-Encoding": "br", **kind})
+        body = self._body(callbacks(url)[self.draws]) if self.draws else None
+        kind = {} if body is None else {"Content-Type": "application/json"}
+        request = urllib.request.Request(url + self.path, body, {"Accept-Encoding": "br", **kind})
         began = time.perf_counter()
         with urllib.request.urlopen(request, timeout=120) as answer:
             size = len(answer.read())
         return (time.perf_counter() - began) * 1e3, size
 
+    def _body(self, callback: dict) -> bytes:
+        """What Dash's renderer posts."""
+        values = dict(self.told)
 
-def callback(outputs: list[str], inputs: dict[str, object], state: dict[str, object]) -> bytes:
-    """What Dash's renderer posts; names are `component.property`."""
+        def valued(wanted: list[dict]) -> list[dict]:
+            return [{**each, "value": values.get(f"{each['id']}.{each['property']}")} for each in wanted]
 
-    def named(name: str) -> dict[str, object]:
-        component, _, prop = name.rpartition(".")
-        return {"id": component, "property": prop}
-
-    def valued(values: dict[str, object]) -> list[dict[str, object]]:
-        return [{**named(name), "value": value} for name, value in values.items()]
-
-    several = [named(name) for name in outputs]
-    told = {
-        "output": outputs[0] if len(outputs) == 1 else f"..{'...'.join(outputs)}..",
-        "outputs": several[0] if len(outputs) == 1 else several,
-        "inputs": valued(inputs), "state": valued(state), "changedPropIds": [next(iter(inputs))],
-    }  # fmt: skip
-    return json.dumps(told).encode()
+        drawn = [each.rpartition(".") for each in self.draws.strip(".").split("...")]
+        outputs = [{"id": component, "property": prop} for component, _, prop in drawn]
+        inputs = valued(callback["inputs"])
+        changed = next(f"{each['id']}.{each['property']}" for each in inputs if each["value"] is not None)
+        return json.dumps({
+            "output": self.draws, "outputs": outputs if self.draws.startswith("..") else outputs[0], "inputs": inputs,
+            "state": valued(callback["state"]), "changedPropIds": [changed],
+        }).encode()  # fmt: skip
 
 
 def page(name: str, address: str) -> Asked:
     """The callback that draws a page."""
     split = urlsplit(address)
     search = f"?{split.query}" if split.query else ""
-    inputs = {"location.pathname": split.path, "again.data": None}
-    body = callback(["page.children"], inputs, {"location.search": search})
-    return Asked(name, "/_dash-update-component", body)
+    return Asked(name, draws="page.children", told=(("location.pathname", split.path), ("location.search", search)))
 
 
 def run_rows() -> Asked:
     """The rows of the table of runs, with their strips."""
-    body = callback(
-        ["runs-grid.getRowsResponse", "runs-matches.children", "runs-sentence.children"],
-        {"runs-grid.getRowsRequest": ROWS}, {"runs-search.value": "", "runs-state.value": ""},
-    )  # fmt: skip
-    return Asked("runs: 100 rows", "/_dash-update-component", body)
+    told = (("runs-grid.getRowsRequest", ROWS), ("runs-search.value", ""), ("runs-state.value", ""))
+    return Asked(
+        "runs: 100 rows",
+        draws="..runs-grid.getRowsResponse...runs-matches.children...runs-sentence.children..",
+        told=told,
+    )
 
 
 def definition(run: str, name: str) -> Asked:
     """Another definition of goodput over a run."""
-    body = callback(
-        ["run-definition.data-markup"],
-        {"run-definition-wanted.data": name, "run-live.data": None}, {"run-id.data": run},
-    )  # fmt: skip
-    return Asked(f"run: as {name}", "/_dash-update-component", body)
+    told = (("run-definition-wanted.data", name), ("run-id.data", run))
+    return Asked(f"run: as {name}", draws="run-definition.data-markup", told=told)
 
 
 def zooms(url: str, run: str) -> Iterator[Asked]:
@@ -142,7 +147,7 @@ def wanted(url: str, run: str) -> Iterator[Asked]:
         yield page(path, path)
     yield run_rows()
     yield page("/runs/RUN", f"/runs/{quote(run, safe='')}")
-    yield from (definition(run, name) for name in ("google", "meta", "aws"))
+    yield from (definition(run, name) for name in definitions() if name != "rerail")
     yield page("/knowledge?q=", "/knowledge?q=timeout")
     yield Asked("search as one types", "/figures/search?q=cause%3Acrash")
     found = {
