@@ -89,6 +89,10 @@ class ConfigQueries:
         shown = [*known, *unknown][offset : offset + limit]
         return ConfigPage(tuple(self._rows([(each, groups[each.fingerprint]) for each in shown])), len(sums))
 
+    def newest(self, limit: int) -> tuple[str, ...]:
+        """Fingerprints of the configs used last."""
+        return self._store.configs.newest(limit)
+
     def config(self, fingerprint: str) -> ConfigView:
         """One config."""
         members = self._store.configs.figures([fingerprint])

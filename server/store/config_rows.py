@@ -80,6 +80,9 @@ class ConfigStore(Protocol):
     def figures(self, fingerprints: Sequence[str] | None = None) -> tuple[StretchFigures, ...]:
         """Stretches under some configs, or of all runs, without their configs; by run and number."""
 
+    def newest(self, limit: int) -> tuple[str, ...]:
+        """Fingerprints of the configs used last, at most so many."""
+
     def places(self, run: str | None = None, project: str | None = None) -> tuple[StretchPlace, ...]:
         """Where stretches lie: of all runs, of a project, or of a run and those of the same project and name."""
 

@@ -61,12 +61,24 @@ class SqlConfigStore:
             statement = statement.where(_stretch.fingerprint.is_not(None))
         with engines.answering(), self._read.begin() as connection:
             if fingerprints is None:
-                return tuple(map(_read_figures, connection.execute(statement).scalars()))
+                return tuple(map(_read_figures, connection.execute(statement).scalars().all()))
             return tuple(
                 _read_figures(packed)
                 for some in _in_parts(fingerprints)
-                for packed in connection.execute(statement.where(_stretch.fingerprint.in_(some))).scalars()
+                for packed in connection.execute(statement.where(_stretch.fingerprint.in_(some))).scalars().all()
             )
+
+    def newest(self, limit: int) -> tuple[str, ...]:
+        """Fingerprints of the configs used last."""
+        used = (
+            select(_stretch.fingerprint)
+            .where(_stretch.fingerprint.is_not(None))
+            .group_by(_stretch.fingerprint)
+            .order_by(func.max(_stretch.started_at).desc(), _stretch.fingerprint)
+            .limit(limit)
+        )
+        with engines.answering(), self._read.begin() as connection:
+            return tuple(connection.execute(used).scalars().all())
 
     def places(self, run: str | None = None, project: str | None = None) -> tuple[StretchPlace, ...]:
         """Where stretches lie, from the columns alone."""

@@ -106,6 +106,7 @@ def test_the_ledger_read_from_places_is_the_ledger_of_whole_stretches(
     assert queries.configs.changes(project="nobody").total == 0
     assert [row.change.change_id for row in queries.configs.changes(run="c").rows] == ["c@1"]
     assert queries.configs.configs("b").rows[0].runs == 2, "the config that b shares with a"
+    assert queries.configs.newest(2) == tuple(row.fingerprint for row in queries.configs.configs().rows[:2])
     assert [row.incidents for row in queries.configs.configs(sort="incidents").rows] == [2, 1, 1]
 
 

@@ -71,7 +71,7 @@ def _page(parts: Sequence[Component]) -> Component:
 
 def _offered(queries: Queries) -> list[str]:
     """What a side can be chosen from: references, configs used last, newest runs. Anything else can be typed."""
-    configs = [f"config:{row.fingerprint}" for row in queries.configs.configs(limit=OFFERED).rows]
+    configs = [f"config:{fingerprint}" for fingerprint in queries.configs.newest(OFFERED)]
     return [*ARTICLE, *configs, *(row.run_id for row in queries.runs(limit=OFFERED).rows)]
 
 
