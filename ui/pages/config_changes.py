@@ -124,18 +124,22 @@ def _row(row: ChangeRow) -> Sequence[Content]:
         f"{row.before.faults} → {row.after.faults}",
         _two(row, lambda side: (None, 0) if side.detecting is None else (side.detecting.p50_ns, side.detecting.n)),
         _two(row, lambda side: (None, 0) if side.recover is None else (side.recover.p50_ns, side.recover.n)),
-        f"{text.gpu_hours(row.before.lost_per_fault_gpu_ns, text.DASH)} → "
-        f"{text.gpu_hours(row.after.lost_per_fault_gpu_ns, text.DASH)}",
+        _below(*(text.gpu_hours(side.lost_per_fault_gpu_ns, text.DASH) for side in (row.before, row.after))),
         f"{row.before.contradicted_hangs} → {row.after.contradicted_hangs}",
     )
 
 
-def _two(row: ChangeRow, figure: object) -> str:
+def _two(row: ChangeRow, figure: object) -> list[Content]:
     def shown(side: ChangeSide) -> str:
         length, count = figure(side)  # type: ignore[operator]
         return text.DASH if length is None else f"{text.duration(length)} (n={count})"
 
-    return f"{shown(row.before)} → {shown(row.after)}"
+    return _below(shown(row.before), shown(row.after))
+
+
+def _below(before: str, after: str) -> list[Content]:
+    """Before and after, one below the other: beside each other the ledger is wider than a window."""
+    return [before, " ", html.Div(f"→ {after}")]
 
 
 def _what(row: ChangeRow) -> list[Content]:
