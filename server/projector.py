@@ -6,8 +6,8 @@ Rules
 - An open run is due again without new facts, because silence, ages and steps at risk move with the clock: every second
   while it is heard, more and more rarely (1 % of the silence) when it is not. Where so many runs live that this alone
   would take more than a quarter of the time, it is done more rarely: what was told must not wait for what only aged.
-- Folds are held as long as their steps fit a budget. When they do not, one is let go by lot: runs come round in turns,
-  and the least recently used one would always be the one that comes next.
+- Folds are held as long as their steps fit a budget. When they do not, those of runs that are over go first, then one
+  by lot: runs come round in turns, and the least recently used one would always be the one that comes next.
 - An error of one run is noted at that run, shown, and tried again later; the others go on.
 - Any number of projectors may work on one database: a claim is a lease.
 - A few runs are claimed at a time. Those that told of more than progress go first, and who looks at views for what is
@@ -41,6 +41,9 @@ HELD_FOLDS = 10_000
 
 HELD_STEPS = 30_000_000
 """Steps in the folds kept in memory at most; 33 bytes each, so a gigabyte. One fold is kept whatever it holds."""
+
+HELD_ENDED = 64
+"""Folds of runs that are over kept at most: what comes late of one mostly comes at once."""
 
 SMALLEST_FOLD = 2_000
 """Steps that a fold counts as at least: what it holds beside them."""
@@ -97,6 +100,8 @@ class Projector(Rounds):
         self._held: dict[str, _Held] = {}
         self._held_folds = held_folds
         self._held_steps = held_steps
+        self._ended: dict[str, None] = {}
+        """Those held of runs that are over, the longest unused first."""
         self._weight = 0
         self._lot = random.Random(0)
         self._pace = _Pace(store)
@@ -165,14 +170,17 @@ class Projector(Rounds):
             base_revision=held.revision,
         )
         held.revision = self._store.save(derived, next_due_at(view, as_of, self._pace.least_ns()))
-        self._hold(run, held)
+        self._hold(run, held, view.state is RunState.ENDED)
 
     def _take(self, run: str) -> _Held | None:
         held = self._held.pop(run, None)
+        self._ended.pop(run, None)
         self._weight -= held.weight if held is not None else 0
         return held
 
-    def _hold(self, run: str, held: _Held) -> None:
+    def _hold(self, run: str, held: _Held, is_over: bool) -> None:
+        while self._ended and (len(self._ended) >= HELD_ENDED or self._weight + held.weight > self._held_steps):
+            self._take(next(iter(self._ended)))
         others = list(self._held) if self._weight + held.weight > self._held_steps else []
         while others and self._weight + held.weight > self._held_steps:
             place = self._lot.randrange(len(others))
@@ -182,6 +190,8 @@ class Projector(Rounds):
             self._take(next(iter(self._held)))
         self._held[run] = held
         self._weight += held.weight
+        if is_over:
+            self._ended[run] = None
 
 
 class _Pace:

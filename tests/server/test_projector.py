@@ -182,12 +182,14 @@ def test_one_run_that_cannot_be_derived_does_not_stop_the_others(
     assert row.error is None
 
 
-@pytest.mark.parametrize("bound", ["held_folds", "held_steps"])
+@pytest.mark.parametrize("bound", ["held_folds", "held_steps", "HELD_ENDED"])
 def test_folds_that_are_not_held_any_more_are_made_again(
-    store: Store, state: State, long_run: LongRun, bound: str
+    store: Store, state: State, long_run: LongRun, bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = StandingClock(T + 100_000 * S)
-    small, large = Projector(store, clock, **{bound: 1}), Projector(store, clock)
+    if bound.isupper():
+        monkeypatch.setattr(f"rerail.server.projector.{bound}", 1)
+    small, large = Projector(store, clock, **({} if bound.isupper() else {bound: 1})), Projector(store, clock)
     runs = {run: long_run(4, run=run) for run in ("a", "b", "c")}
     for start in range(0, len(runs["a"]), 9):
         for lines in runs.values():
