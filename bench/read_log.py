@@ -1,15 +1,18 @@
 """How fast a large log is read, and whether the cause in it is found.
 
     python bench/read_log.py [--megabytes 1024] [--ranks 10000] [--lines prose] [--keep FILE]
+    python bench/read_log.py --lines steps [--count 200000]
 
-It writes a log as 10,000 ranks print it (progress lines, then the death of one rank, the tracebacks of hundreds of
-victims, a storm of watchdog lines), reads it on one core with the reader that `rerail classify` uses, and prints
-megabytes and lines a second, the memory it took, and whether class and rank are right.
+The first writes a log as 10,000 ranks print it (progress lines, then the death of one rank, the tracebacks of hundreds
+of victims, a storm of watchdog lines), reads it on one core with the reader that `rerail classify` uses, and prints
+megabytes and lines a second, the memory it took, and whether class and rank are right. The second reads logs of one
+rank that hold nothing but steps, as each framework prints them.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import random
 import resource
 import tempfile
@@ -17,6 +20,7 @@ import time
 from pathlib import Path
 
 from rerail.collectors.sources.log_reader import read_log
+from rerail.server.core.facts import Steps
 from rerail.server.core.fold import RunFold
 
 CULPRIT = 4711
@@ -46,6 +50,112 @@ def prose(generator: random.Random, ranks: int, count: int) -> str:
     return "".join(
         f"{generator.randrange(ranks)}: sample: {' '.join(generator.choices(words, k=22))}\n" for _ in range(count)
     )
+
+
+def _stamp(number: int, point: str = ",") -> str:
+    """Four steps a second."""
+    seconds, milliseconds = divmod(number * 250, 1000)
+    clock = f"{seconds // 3600 % 24:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return f"2026-11-{3 + seconds // 86400:02d} {clock}{point}{milliseconds:03d}"
+
+
+def _megatron(number: int, generator: random.Random) -> str:
+    loss, took = generator.random() * 9, 249.5 + generator.random()
+    return (
+        f" [{_stamp(number, '.')}] iteration {number:8d}/  500000 | consumed samples: {number * 256:12d} | "
+        f"elapsed time per iteration (ms): {took:.1f} | throughput per GPU (TFLOP/s/GPU): 312.0 | "
+        f"learning rate: {generator.random() / 1e4:.6E} | global batch size:   256 | lm loss: {loss:.6E} | "
+        f"loss scale: 1.0 | grad norm: {generator.random():.3f} | number of skipped iterations:   0 | "
+        "number of nan iterations:   0 |"
+    )
+
+
+def _torchtitan(number: int, generator: random.Random) -> str:
+    return (
+        f"[rank0]:[titan] {_stamp(number)} - root - INFO - step: {number:2d}  loss: {generator.random() * 3:7.4f}  "
+        f"grad_norm: {generator.random():7.4f}  memory: 47.52GiB(60.60%)  tps: {7000 + generator.randrange(90):,}  "
+        f"tflops: {400 + generator.random():.2f}  mfu: {41 + generator.random():.2f}%"
+    )
+
+
+def _nemo(number: int, generator: random.Random) -> str:
+    loss, took = generator.random() * 3, 0.25 + generator.random() / 100
+    return (
+        f"[NeMo I {_stamp(number)[:19]} nemo_logging:393] Training epoch {number // 1000}, iteration "
+        f"{number % 1000}/999 | lr: {generator.random() / 1e5:.4g} | global_batch_size: 8 | global_step: {number} | "
+        f"reduced_train_loss: {loss:.4g} | train_step_timing in s: {took:.4g}"
+    )
+
+
+def _deepspeed(number: int, generator: random.Random) -> str:
+    return (
+        f"[{_stamp(number)}] [INFO] [logging.py:96:log_dist] [Rank 0] step={number}, skipped=0, "
+        f"lr=[{generator.random() / 1e4:.8f}], mom=[(0.9, 0.999)]\n"
+        f"[{_stamp(number)}] [INFO] [timer.py:264:stop] epoch=0/micro_step={number * 4}/global_step={number}, "
+        f"RunningAvgSamplesPerSec={199 + generator.random()}, CurrSamplesPerSec={210 + generator.random()}, "
+        f"MemAllocated=0.06GB"
+    )
+
+
+def _maxtext(number: int, generator: random.Random) -> str:
+    return (
+        f"I1103 {_stamp(number, '.')[11:]}000 139886545450816 metric_logger.py:190] completed step: {number}, "
+        f"seconds: {0.25 + generator.random() / 100:.3f}, TFLOP/s/device: {200 + generator.random():.3f}, "
+        f"Tokens/s/device: 3341.2, total_weights: 4096, loss: {generator.random() * 9:.3f}"
+    )
+
+
+def _any(number: int, generator: random.Random) -> str:
+    loss, speed = generator.random() * 3, 7000 + generator.random()
+    return f"{_stamp(number)} INFO trainer: step {number} loss {loss:.4f} tokens/s {speed:.1f}"
+
+
+def _json(number: int, generator: random.Random) -> str:
+    stamp = _stamp(number, ".").replace(" ", "T")
+    return (
+        f'{{"ts": "{stamp}Z", "level": "INFO", "step": {number}, "loss": {generator.random() * 3:.4f}, "lr": 0.0001}}'
+    )
+
+
+def _bar(number: int, generator: random.Random) -> str:
+    seconds = number // 4
+    head = "" if number > 1 else "".join(
+        f"[INFO|trainer.py:1] 2026-11-03 00:00:00,000 >> {words}\n"
+        for words in ("***** Running training *****", "  Total optimization steps = 500,000")
+    )  # fmt: skip
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return f"{head}  0%|          | {number}/500000 [{clock}<12:30:10,  {4 + generator.random() / 50:.2f}it/s]"
+
+
+def _drawn_over(number: int, generator: random.Random) -> str:
+    """As a terminal is written to: each state over the one before, and a line of figures every 50 steps."""
+    loss = f"\n{{'loss': {generator.random():.4f}, 'learning_rate': 1e-05, 'epoch': 0.1}}" if number % 50 == 0 else ""
+    return f"{_bar(number, generator)}\r{loss}"
+
+
+STEP_LINES = {
+    "megatron": _megatron, "torchtitan": _torchtitan, "nemo": _nemo, "deepspeed": _deepspeed, "maxtext": _maxtext,
+    "any": _any, "json": _json, "bars": _bar,
+}  # fmt: skip
+
+
+def read_steps(count: int) -> None:
+    """Read a log of nothing but steps, as each framework prints them."""
+    for framework, line in {**STEP_LINES, "bars drawn over": _drawn_over}.items():
+        generator = random.Random(42)
+        pieces = (line(number, generator) for number in range(1, count + 1))
+        whole = (
+            "".join(pieces).replace("}", "}\n") if line is _drawn_over else "".join(f"{piece}\n" for piece in pieces)
+        )
+        data = whole.encode()
+        lines = data.count(b"\n")
+        start = time.process_time()
+        read = read_log(io.BytesIO(data), emitter="bench", run="bench", fallback_at=1)
+        took = time.process_time() - start
+        steps = sum(fact.step_count for fact in read.facts if isinstance(fact, Steps))
+        is_right = "right" if steps == count else "WRONG"
+        rates = f"{lines / took:10,.0f} lines/s, {steps / took:10,.0f} steps/s of one core"
+        print(f"{framework:16s} {lines:8d} lines, {rates}, {steps} steps: {is_right}")
 
 
 def death(ranks: int) -> str:
@@ -100,9 +210,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=1024)
     parser.add_argument("--ranks", type=int, default=10_000)
-    parser.add_argument("--lines", choices=("progress", "prose"), default="progress", help="what healthy ranks print")
+    parser.add_argument("--lines", choices=("progress", "prose", "steps"), default="progress", help="what ranks print")
+    parser.add_argument("--count", type=int, default=200_000, help="steps of each log of --lines steps")
     parser.add_argument("--keep", type=Path, help="write the log here and leave it")
     parsed = parser.parse_args()
+    if parsed.lines == "steps":
+        read_steps(parsed.count)
+        return
     with tempfile.TemporaryDirectory() as folder:
         path = parsed.keep or Path(folder) / "train.log"
         if not path.exists():

@@ -291,6 +291,8 @@ class Agent:
             if self._blindness.cannot_see(source.name, str(error)):
                 log.warning("%s cannot see: %s", source.name, error)
             return
+        if source.name in self._blindness.sources():
+            log.info("%s sees again", source.name)
         self._blindness.sees(source.name)
         if polled.facts or polled.cursor != self.spool.cursor(name):
             self.spool.store(polled.facts, {name: polled.cursor})

@@ -26,6 +26,7 @@ from rerail.collectors.sources.flight_recorder_live import FlightRecorderLive
 from rerail.collectors.sources.kernel_live import KernelSource, kernel_opening
 from rerail.collectors.sources.launcher import LauncherSource
 from rerail.collectors.spool import MOST_BYTES
+from rerail.collectors.step_watch import LEAST_SILENCE_NS, StepWatch
 from rerail.server.core.codec import encode_lines
 
 if TYPE_CHECKING:
@@ -60,6 +61,11 @@ def _add_agent(subparsers: Any) -> None:
         "--flight-recorder", action="append", default=[], metavar="PLACE",
         help="also read dumps as they appear in this folder or under this prefix; or ask this worker's server "
         "(unix:PATH, RANK=http://HOST:PORT) when its rank hangs; may be given again",
+    )  # fmt: skip
+    parser.add_argument(
+        "--hang-after", type=float, default=LEAST_SILENCE_NS / 1e9, metavar="SECONDS",
+        help="ask a worker's server when its rank made no step for this long, or for ten usual steps where that is "
+        "more (default: %(default)g; half of the time-out of its heartbeats where one is armed and shorter)",
     )  # fmt: skip
     parser.add_argument(
         "--kernel", nargs="?", const="kmsg", metavar="FILE",
@@ -129,7 +135,8 @@ def run_agent(arguments: argparse.Namespace) -> int:
     if arguments.flight_recorder:
         try:
             places = arguments.flight_recorder
-            sources.append(FlightRecorderLive(places, node=node, run=run, rings=directory / "rings"))
+            watch = StepWatch(directory / "rings", int(1e9 * arguments.hang_after))
+            sources.append(FlightRecorderLive(places, node=node, run=run, watch=watch))
         except ValueError as error:
             sys.stderr.write(f"rerail agent: {error}\n")
             return 2
@@ -171,7 +178,7 @@ def _collect(arguments: argparse.Namespace, sources: Sequence[Source], live: Liv
             sys.stdout.buffer.write(encode_lines(facts))
             count += len(facts)
         sys.stdout.buffer.flush()
-        _say_how_many(live, count)
+        say_how_many(live, sources, count)
         return 0
     directory = arguments.dir or settings().directory / (live.folder or live.name)
     run = arguments.run_id or settings().run
@@ -288,7 +295,7 @@ def _run_once(agent: Agent, source: Source, live: LiveSource) -> int:
             agent.spool.store(polled.facts, {name: polled.cursor})
     except SourceDown as error:
         return _cannot(live.name, error)
-    _say_how_many(live, count)
+    say_how_many(live, (source,), count)
     with contextlib.closing(agent):
         if agent.sender.drain(30):
             return 0
@@ -296,9 +303,15 @@ def _run_once(agent: Agent, source: Source, live: LiveSource) -> int:
     return 1
 
 
-def _say_how_many(live: LiveSource, count: int) -> None:
-    """A file that holds nothing of a launcher must not look like a success."""
+def say_how_many(live: LiveSource, sources: Sequence[Source], count: int) -> None:
+    """How much was stated, and what the sources looked for and did not find.
+
+    A file that holds nothing of a launcher must not look like a success, nor a server that knows no GPU.
+    """
     sys.stderr.write(f"rerail collect {live.name}: {f'{count} facts stated' if count else live.nothing}\n")
+    if empty := [name for source in sources for name in getattr(source, "empty", ())]:
+        shown = ", ".join(empty[:12]) + (f" and {len(empty) - 12} more" if len(empty) > 12 else "")
+        sys.stderr.write(f"rerail collect {live.name}: nothing is there of: {shown}\n")
 
 
 def _run_until_stopped(agent: Agent) -> int:

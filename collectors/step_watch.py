@@ -1,7 +1,9 @@
 """Step watch: which ranks of a node have stopped stepping while their process lives, seen from their rings.
 
 Rules
-- A rank hangs when it has made no step for `max(60 s, 10 × its usual step)`; that is the median of its last 64.
+- A rank hangs when it has made no step for `max(60 s, 10 × its usual step)`; that is the median of its last 64. Where a
+  time-out guards its heartbeats, half of that is waited at most, but two usual steps at least: who asks later asks the
+  dead.
 - Nothing is said of a rank that never stepped, of one whose process is gone, or whose ring is closed.
 - Saving and evaluating are silence too: who acts on this should do nothing that costs the training.
 - A ring that cannot be read is left out: the agent says so.
@@ -15,11 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
 
-from rerail.collectors.ring import STEP, RingReader, process_namespace, process_started
+from rerail.collectors.ring import BEAT, STEP, RingReader, process_namespace, process_started
 
 LEAST_SILENCE_NS = 60 * 10**9
 USUAL_STEPS = 10
+LEAST_STEPS = 2
 _STEP = Struct("=qqq")
+_BEAT = Struct("=qqQ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,8 @@ class _Ring:
     reader: RingReader
     place: int = 0
     last_end: int | None = None
+    armed_ns: int = 0
+    """The time-out that guards the next heartbeat; 0: none."""
     lengths: deque[int] = field(default_factory=lambda: deque(maxlen=64))
 
 
@@ -90,6 +96,8 @@ class StepWatch:
                 _, start, end = _STEP.unpack_from(slot.payload)
                 ring.last_end = end
                 ring.lengths.append(max(0, end - start))
+            elif slot.kind == BEAT:
+                ring.armed_ns = 1000 * _BEAT.unpack_from(slot.payload)[2]
 
     def _sight(self, ring: _Ring, now: int) -> RankSight | None:
         header = ring.reader.header
@@ -101,7 +109,10 @@ class StepWatch:
         if is_seen and process_started(header.process) != header.process_started:
             return None
         silent = max(0, now - ring.last_end)
-        limit = max(self._least, int(USUAL_STEPS * statistics.median(ring.lengths)))
+        usual = statistics.median(ring.lengths)
+        limit = max(self._least, int(USUAL_STEPS * usual))
+        if ring.armed_ns:
+            limit = min(limit, max(ring.armed_ns // 2, int(LEAST_STEPS * usual)))
         run = str(told.get("run")) if isinstance(told, dict) else ""
         at = header.wall_anchor + ring.last_end - header.monotonic_anchor
         return RankSight(rank, run, at, silent, silent > limit)

@@ -204,6 +204,7 @@ def _add_problems(commands: argparse._SubParsersAction) -> None:
     does = problem.add_mutually_exclusive_group()
     does.add_argument("--resolve", metavar="TEXT", help="resolved: what was done about it")
     does.add_argument("--reopen", action="store_true", help="not resolved after all, or not to be ignored")
+    does.add_argument("--assign", metavar="NAME", help='who looks after it; "" for nobody')
     does.add_argument("--known", action="store_true", help="somebody knows of it")
     does.add_argument("--ignore", action="store_true", help="not worth anybody's time")
     does.add_argument("--rename", metavar="TITLE", help="call it this")

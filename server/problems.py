@@ -36,6 +36,7 @@ FIELDS = (
     "title",
     "fixed_by",
     "undoes",
+    "assignee",
 )
 """What a request may say."""
 
@@ -46,6 +47,7 @@ USES = {
     ActionKind.RENAME: ("title",),
     ActionKind.RESOLVE: ("fixed_by",),
     ActionKind.UNDO: ("undoes",),
+    ActionKind.ASSIGN: ("assignee",),
 }
 """Which of them an action uses, beside `author` and `reason`."""
 
@@ -139,7 +141,7 @@ def action_of(stated: Mapping[str, object]) -> tuple[ProblemAction, int | None]:
         kind = ActionKind(stated.get("action"))
     except ValueError:
         raise unfit("action", stated.get("action"), f"one of {', '.join(ActionKind)}") from None
-    for name in ("into", "incidents", "facet", "value", "title", "fixed_by", "undoes"):
+    for name in ("into", "incidents", "facet", "value", "title", "fixed_by", "undoes", "assignee"):
         if stated.get(name) not in (None, "", []) and name not in USES.get(kind, ()):
             raise unfit(name, stated[name], f"{kind.value} does not use it")
     incidents = stated.get("incidents") or ()
@@ -161,6 +163,7 @@ def action_of(stated: Mapping[str, object]) -> tuple[ProblemAction, int | None]:
         title=words(stated, "title", LONGEST_NAME),
         fixed_by=words(stated, "fixed_by", LONGEST_WORDS),
         undoes=whole(stated, "undoes"),
+        assignee=words(stated, "assignee", LONGEST_NAME),
     )
     return action, whole(stated, "revision")
 

@@ -25,6 +25,7 @@ from rerail.server.core.rollup import Resolution
 from rerail.server.core.view import Account, Checkpoint, RunState, RunView, SlidingPoint, Span
 from rerail.server.errors import LogGoneError, NotBegunError, NotFoundError, UnknownDefinitionError
 from rerail.server.query_alerts import AlertQueries
+from rerail.server.query_blind import MOST_LIVE, blind_page
 from rerail.server.query_config_results import ChangeAbout, FaultAt
 from rerail.server.query_configs import ConfigQueries
 from rerail.server.query_fleet import FleetQueries
@@ -35,6 +36,7 @@ from rerail.server.query_problems import ProblemQueries
 from rerail.server.query_results import (
     ArtefactRow,
     AttemptMark,
+    BlindPage,
     Changes,
     EmitterRow,
     FleetSums,
@@ -445,6 +447,10 @@ class Queries:
     def refused(self, run_id: str | None = None, offset: int = 0, limit: int = 100) -> RefusedPage:
         """Lines that were refused, newest first."""
         return self._store.refused(run_id, offset, limit)
+
+    def blind(self, run_id: str | None = None, offset: int = 0, limit: int = 100) -> BlindPage:
+        """Sources that cannot see just now, of all runs that are not over or of one; one row for each source."""
+        return blind_page(*self._store.live_rows(run_id, MOST_LIVE), offset, limit)
 
     def storage(self) -> StorageFigures:
         """What the database holds and how far the views are behind."""

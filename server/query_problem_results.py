@@ -50,6 +50,8 @@ class ProblemRow:
     """Incidents whose GPU cost is not known and not in the sum."""
     revision: int
     resolution: Resolution | None = None
+    assignee: str | None = None
+    """Who looks after it."""
     occurrences: tuple[int, ...] = ()
     """Incidents in equal parts of the time the list spans, oldest first."""
 

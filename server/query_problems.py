@@ -235,6 +235,7 @@ def _row(sums: ProblemSums, ledger: Ledger, made_of: dict[str, FingerprintRow]) 
         cost_unknown=sums.cost_unknown,
         revision=ledger.revision(sums.problem_id),
         resolution=resolution_of(standing),
+        assignee=standing.assignee,
     )
 
 
@@ -262,7 +263,13 @@ def resolution_of(standing: Standing) -> Resolution | None:
 
 def _matches(row: ProblemRow, made_of: dict[str, FingerprintRow], words: Sequence[str]) -> bool:
     own = made_of.get(row.problem_id)
-    texts = [row.title, row.cause, row.problem_id, *(value for _, value in (own.parts if own else ()))]
+    texts = [
+        row.title,
+        row.cause,
+        row.problem_id,
+        row.assignee or "",
+        *(value for _, value in (own.parts if own else ())),
+    ]
     if row.resolution is not None:
         texts += [row.resolution.text, row.resolution.author or "", row.resolution.fixed_by or ""]
     whole = " ".join(texts).lower()

@@ -19,6 +19,7 @@ from rerail.server.core.rollup import RollupBin
 from rerail.server.core.view import (
     Account,
     Attempt,
+    BlindPeriod,
     Checkpoint,
     Incident,
     RunState,
@@ -72,6 +73,41 @@ class RunRow:
     steps_at_risk: int | None = None
     error: str | None = None
     """Why the figures could not be brought up to date; None while they could."""
+    blind: tuple[BlindPeriod, ...] = ()
+    """Sources that cannot see just now, the longest blind first; at most `MOST_BLIND`."""
+
+
+MOST_BLIND = 50
+
+
+@dataclass(frozen=True, slots=True)
+class BlindRow:
+    """A source that cannot see just now, and the runs that it is blind of."""
+
+    source: str
+    node: str | None
+    emitter: str | None
+    since: int
+    reason: str | None
+    mend: str | None
+    """What would let it see again; None where nothing is known that would."""
+    page: str | None
+    """The file of `docs/` that tells more of it."""
+    runs: tuple[str, ...]
+    """The longest blind first; at most `MOST_BLIND_RUNS`."""
+    run_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlindPage:
+    """Sources that cannot see, the longest blind first; of runs that are over nothing is told."""
+
+    rows: tuple[BlindRow, ...]
+    total: int
+    runs: int
+    """Runs that are not over: what the sources are looked for in."""
+    is_whole: bool
+    """False where there are more such runs than are looked at: `rows` are of those heard last."""
 
 
 @dataclass(frozen=True, slots=True)

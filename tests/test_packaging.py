@@ -33,6 +33,7 @@ def test_the_base_install_has_no_dependency_and_extras_pin_only_lower_bounds():
 
 
 @pytest.mark.slow
+@pytest.mark.anywhere
 def test_a_bare_install_records_reads_back_and_brings_nothing_else(tmp_path: Path):
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path, ROOT], check=True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlencode
 
 RUNS = "/runs"
 DATA = "/data"
@@ -21,6 +21,9 @@ COMPARE = "/compare"
 KNOWLEDGE = "/knowledge"
 ALERTS = "/alerts"
 FLEET = "/"
+
+ARGUED_BY = "argued_by"
+"""On pages of config changes: the incident or problem that is to be linked with one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +66,15 @@ def config_path(fingerprint: str) -> str:
     return f"{CONFIGS}/{quote(fingerprint, safe='')}"
 
 
-def change_path(change_id: str) -> str:
-    """Where a config change is shown."""
-    return f"{CONFIG_CHANGES}/{quote(change_id, safe='')}"
+def change_path(change_id: str, argued_by: str | None = None) -> str:
+    """Where a config change is shown; its form is filled in where an incident or a problem argued for it."""
+    path = f"{CONFIG_CHANGES}/{quote(change_id, safe='')}"
+    return path if argued_by is None else f"{path}?{urlencode({ARGUED_BY: argued_by})}#change-form"
+
+
+def run_changes_path(run_id: str, argued_by: str | None = None) -> str:
+    """Config changes of one run, to be linked with an incident or a problem where that argued for one."""
+    return f"{CONFIG_CHANGES}?{urlencode({'run': run_id, **({ARGUED_BY: argued_by} if argued_by else {})})}"
 
 
 def compare_path(sides: Sequence[str]) -> str:

@@ -26,15 +26,19 @@ from typing import IO
 
 from rerail.collectors.agent import Agent
 from rerail.collectors.demo.in_process import COLLECTIVE_TIMEOUT
-from rerail.collectors.demo.schedule import Fault, schedule
+from rerail.collectors.demo.schedule import Fault, schedule, worker_socket
 from rerail.collectors.identity import identity, inherited
 from rerail.collectors.outlet import Outlet
+from rerail.collectors.sources.flight_recorder_live import FlightRecorderLive
 from rerail.collectors.sources.launcher import LauncherSource
+from rerail.collectors.step_watch import StepWatch
 
 RANKS = 2
 PROJECT = "demo arms"
 FASTEST_HEARTBEAT_TIMEOUT = 10
 STOP_SECONDS = 10.0
+HANG_AFTER_NS = 4 * 10**9
+"""Steps take 0.15 s here, and a launcher waits 10 or 15 s for a rank that hangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ def run_demo(demo: Demo, outlet: Outlet, *, screen: IO[str] | None = None) -> De
     node = identity().node
     log_path.touch()
     source = LauncherSource(node=node, run=demo.run, log=log_path, command=command)
-    agent = Agent(demo.directory, outlet, node, run=demo.run, sources=[source])
+    agent = Agent(demo.directory, outlet, node, run=demo.run, sources=[source, dumps_of_workers(demo, node)])
     stop = threading.Event()
     watching = threading.Thread(target=agent.run, args=(stop,), name="rerail-agent", daemon=True)
     began = time.monotonic()
@@ -116,6 +120,13 @@ def run_demo(demo: Demo, outlet: Outlet, *, screen: IO[str] | None = None) -> De
     )  # fmt: skip
     agent.close()
     return result
+
+
+def dumps_of_workers(demo: Demo, node: str) -> FlightRecorderLive:
+    """What asks the ranks of a demonstration where they stand when one hangs: `rerail agent --flight-recorder`."""
+    watch = StepWatch(demo.directory / "rings", HANG_AFTER_NS)
+    pattern = worker_socket(demo.directory, "*")
+    return FlightRecorderLive([f"unix:{pattern}"], node=node, run=demo.run, watch=watch)
 
 
 def chosen_launcher(asked: str) -> str:
@@ -182,6 +193,7 @@ def environment(demo: Demo, requeue: int | None = None) -> dict[str, str]:
         "RERAIL_DIR": str(demo.directory),
         **({} if requeue is None else {"RERAIL_JOB": demo.run, "RERAIL_REQUEUE": str(requeue)}),
         "OMP_NUM_THREADS": "1",
+        "TORCH_FR_BUFFER_SIZE": "2000",  # the flight recorder keeps its last collectives, for gloo too
         "PYTHONUNBUFFERED": "1",
         "LOGLEVEL": "INFO",
         # With the store of the launcher shared, a restarted gloo group finds addresses of the dead one and fails once.

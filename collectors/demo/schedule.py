@@ -1,4 +1,4 @@
-"""Faults of the demonstration: which rank fails how, at which step.
+"""Faults of the demonstration: which rank fails how, at which step; and where a rank that hangs can be asked.
 
 Rules
 - The same number of steps gives the same faults: two demonstrations can be compared.
@@ -10,6 +10,10 @@ Rules
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+LONGEST_SOCKET = 100
+"""Bytes of the path of a unix socket, of 107 that the kernel takes."""
 
 KINDS = ("exception", "sigkill", "hang")
 
@@ -47,3 +51,8 @@ def parse(text: str) -> tuple[Fault, ...]:
             raise ValueError(f"{kind} is not one of {', '.join(KINDS)}")
         faults.append(Fault(int(step), int(rank), kind))
     return tuple(faults)
+
+
+def worker_socket(directory: Path, rank: int | str) -> Path:
+    """Where a worker answers what it waits for; `*` for a rank is the pattern of all."""
+    return directory / f"rank_{rank}.sock"

@@ -16,17 +16,20 @@ import os
 import re
 import signal
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rerail.collectors.demo import in_process
-from rerail.collectors.demo.schedule import Fault, label, parse
+from rerail.collectors.demo.schedule import LONGEST_SOCKET, Fault, label, parse, worker_socket
 from rerail.collectors.identity import identity, is_set
 from rerail.collectors.nvrx_hooks import observe_client  # rerail
 from rerail.collectors.recorder import Recorder  # rerail
 from rerail.collectors.torch_hooks import observe_checkpoints  # rerail
+
+_servers: list[object] = []
+"""The worker server of this process, kept alive."""
 
 
 class Truth:
@@ -104,6 +107,7 @@ def train(
     from torch.distributed.fsdp import fully_shard
 
     truth.say("imports_done")
+    answer_while_it_hangs(worker_socket(asked.directory, rank))  # for rerail, which asks before somebody kills it
     torch.set_num_threads(1)
     timeout = datetime.timedelta(seconds=asked.collective_timeout)
     # A group that is formed again in the same process needs a meeting place of its own.
@@ -200,6 +204,17 @@ def monitor_client() -> Any:
     except ImportError:
         return None
     return RankMonitorClient() if is_set(FT_RANK_MONITOR_IPC_SOCKET_ENV_VAR) else None
+
+
+def answer_while_it_hangs(path: Path) -> None:
+    """Serve this worker's flight recorder and stacks on a unix socket, once in a process, where this torch can."""
+    if _servers or len(str(path)) > LONGEST_SOCKET:
+        return
+    with suppress(ImportError, RuntimeError, OSError):
+        from torch._C._distributed_c10d import _WorkerServer
+
+        path.unlink(missing_ok=True)  # of the attempt before
+        _servers.append(_WorkerServer(str(path)))
 
 
 def library_versions() -> dict[str, str]:

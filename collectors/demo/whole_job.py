@@ -50,7 +50,8 @@ def run_whole_jobs(demo: Demo, launcher: str, outlet: Outlet, screen: IO[str] | 
         log_path = demo.directory / f"launcher.{requeue}.log"
         log_path.touch()
         source = LauncherSource(node=node, run=demo.run, log=log_path, command=command, job=demo.run, requeue=requeue)
-        agent = Agent(demo.directory, outlet, node, run=demo.run, sources=[source])
+        sources = [source, runner.dumps_of_workers(demo, node)]
+        agent = Agent(demo.directory, outlet, node, run=demo.run, sources=sources)
         stop = threading.Event()
         watching = threading.Thread(target=agent.run, args=(stop,), name="rerail-agent", daemon=True)
         with log_path.open("ab") as log:

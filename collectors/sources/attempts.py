@@ -40,7 +40,10 @@ MOST_EVIDENCE = 400
 """Pieces of evidence of one attempt; a launcher that repeats itself must not fill a database."""
 MOST_OF_A_KIND = 24
 """Of lines that differ by numbers alone: a storm must not drown what was said after it."""
+MOST_WAITING = 1024
+"""Ranks whose first word of a time-out is kept in any case: the one that has none may be who did not come."""
 _NUMBER = re.compile(r"\d{1,30}")
+_TIMED_OUT = re.compile(r"\[Rank (\d{1,7})\] (?:Watchdog caught collective|Timeout at NCCL)")
 _ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,12})")
 
 
@@ -71,12 +74,16 @@ class AttemptState:
     exits: dict[str, list[int | None]] = field(default_factory=dict)
     """Process id → local rank, rank, exit code; of the current attempt."""
     past_processes: list[str] = field(default_factory=list)
+    local_ranks: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Machine → process id → local rank, where a launcher told that before any exit; of the current attempt."""
     held: list[dict[str, object]] = field(default_factory=list)
     evidence_count: int = 0
     kinds: dict[str, int] = field(default_factory=dict)
     """Shape of a line without its numbers → how often it was told in this attempt."""
     least_enqueued: int | None = None
     """The lowest collective that a rank of this attempt had issued, as its watchdog told."""
+    timed_out: list[int] = field(default_factory=list)
+    """Ranks of this attempt of which a watchdog's first word was kept."""
     unreadable_count: int = 0
     """Lines of this log that are no text."""
     unreadable_told: int = 0
@@ -107,7 +114,7 @@ class Attempts:
     """States facts about attempts. Its methods are called in the order of the log."""
 
     def __init__(
-        self, state: AttemptState, *, emitter: str, node: str, run: str, run_is_told: bool,
+        self, state: AttemptState, *, emitter: str, node: str | None, run: str, run_is_told: bool,
         job: str | None = None, requeue: int | None = None,
     ) -> None:  # fmt: skip
         self.state = state
@@ -124,6 +131,19 @@ class Attempts:
     def at_line(self, offset: int) -> None:
         """The next facts come from the line that begins at byte `offset`."""
         self._offset, self._count = offset, 0
+
+    def back_at(self, offset: int) -> None:
+        """The next facts come from a line that was taken before; what it stated then has the first numbers."""
+        self._offset, self._count = offset, FACTS_PER_BYTE // 2
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The line that is being taken, and how much was stated of it: for `return_to`."""
+        return self._offset, self._count
+
+    def return_to(self, place: tuple[int, int]) -> None:
+        """Go on where `place` was."""
+        self._offset, self._count = place
 
     def unreadable(self, why: str) -> None:
         """The line is no text: what it said cannot be known. The first are told one by one, later ones counted."""
@@ -179,7 +199,7 @@ class Attempts:
             state.past_processes = (state.past_processes + list(state.exits))[-1000:]
             state.attempt = attempt
             state.told, state.exits, state.evidence_count, state.last_mark_at = [], {}, 0, at
-            state.kinds, state.least_enqueued = {}, None
+            state.kinds, state.least_enqueued, state.timed_out, state.local_ranks = {}, None, [], {}
             state.iterations, state.last_iteration = {}, 0
         state.is_started = True
         state.is_over = False
@@ -284,7 +304,7 @@ class Attempts:
     ) -> None:  # fmt: skip
         """A piece of evidence; without a stamp it waits for the next."""
         state = self.state
-        if not is_always_kept and not self._has_room(f"{source} {code} {text}"):
+        if not is_always_kept and not self._has_room(f"{source} {code} {text}", rank):
             return
         if rank is None and local_rank is not None:
             rank = self.rank_of(local_rank)
@@ -298,9 +318,17 @@ class Attempts:
         else:
             self.facts.append(Evidence(**self._place(at, kept), **self._evidence_of(kept)))  # type: ignore[arg-type]
 
-    def _has_room(self, text: str) -> bool:
-        """Whether one more piece is kept: not of a kind that was told often, unless it says who is behind."""
+    def _has_room(self, text: str, rank: int | None) -> bool:
+        """Whether one more piece is kept: not of a kind that was told often, unless it says who is behind or is the
+        first word of a rank's watchdog."""
         state = self.state
+        waits = _TIMED_OUT.search(text) if "Rank " in text else None
+        is_first = False
+        if waits is not None and len(state.timed_out) < MOST_WAITING:
+            waiting = int(waits[1]) if rank is None else rank
+            is_first = waiting not in state.timed_out
+            if is_first:
+                state.timed_out.append(waiting)
         told = _ENQUEUED.search(text)
         if told is not None and (state.least_enqueued is None or int(told[1]) < state.least_enqueued):
             state.least_enqueued = int(told[1])
@@ -312,6 +340,8 @@ class Attempts:
             state.kinds[kind] = count = state.kinds.get(kind, 0) + 1
         else:
             count = state.kinds.get(kind, MOST_OF_A_KIND + 1)
+        if is_first and (count > MOST_OF_A_KIND or state.evidence_count >= MOST_EVIDENCE):
+            return True  # not counted: what is told after them must have its room
         if state.evidence_count >= MOST_EVIDENCE or (count > MOST_OF_A_KIND and not is_behind):
             return False
         state.evidence_count += 1
@@ -369,6 +399,14 @@ class Attempts:
         offsets = self.state.rank_offsets
         if rank - local_rank not in offsets and len(offsets) < 4:
             offsets.append(rank - local_rank)
+
+    def process(self, host: str | None, process: str, local_rank: int | None, most: int) -> int | None:
+        """The local rank of a process of a machine: as told, now or before, else the next in order."""
+        machines = self.state.local_ranks
+        known = machines.setdefault(host or "", {}) if len(machines) < most else {}
+        if process not in known and len(known) < most:
+            known[process] = len(known) if local_rank is None else local_rank
+        return known.get(process)
 
     def with_ranks(self) -> list[Fact]:
         """The facts, with global ranks also where the log told only later how to work them out."""

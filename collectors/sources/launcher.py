@@ -30,7 +30,8 @@ from rerail.collectors.sources.cycle_info import BrokenFile, CycleInfo, broken_f
 from rerail.collectors.sources.launcher_log import LauncherLog
 from rerail.collectors.sources.line_wrappings import Pieces
 from rerail.collectors.sources.log_lines import LocalClock
-from rerail.collectors.sources.progress import ProgressLog, ProgressState
+from rerail.collectors.sources.progress import ProgressLog
+from rerail.collectors.sources.progress_state import ProgressState
 from rerail.collectors.sources.tail import fingerprint, last_part, whole_lines
 from rerail.collectors.sources.tracebacks import Tracebacks
 from rerail.server.core.facts import Fact
@@ -127,10 +128,13 @@ class LauncherSource:
             if rest := last_part(path, offset):
                 log.take(rest, offset)
                 offset += len(rest)
+            progress.date_back(status.st_mtime_ns)
             progress.flush()
             attempts.finish()
-        elif state.held and offset == begin and time.time() - status.st_mtime > HELD_SECONDS:
-            attempts.heard(status.st_mtime_ns)
+        elif offset == begin and time.time() - status.st_mtime > HELD_SECONDS:
+            progress.date_back(status.st_mtime_ns)
+            if state.held:
+                attempts.heard(status.st_mtime_ns)
         progress.flush()
         memory["log"] = {
             "mark": mark, "offset": offset, "zone": clock.zone_seconds, "year": clock.year,

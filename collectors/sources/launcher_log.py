@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterator
 
 from rerail.collectors.masking import masked, masked_arguments
+from rerail.collectors.sources import deepspeed_lines as deepspeed
 from rerail.collectors.sources import nvrx_lines as nvrx
 from rerail.collectors.sources import torchrun_lines as torchrun
 from rerail.collectors.sources.attempts import Attempts
@@ -344,6 +345,8 @@ class LauncherLog:
         elif torchrun.CHILD_FAILED.match(line.text):
             self.tracebacks.take(line.stream, line.text)
             self.block = "table"
+        elif torchrun.ROOT_CAUSE.match(line.text):
+            self.block = "table"  # what stood above it is cut off
         elif ended := self.tracebacks.take(line.stream, line.text):
             self._erred(line, self._is_announced)
             if not torchrun.NOT_TELLING.search(ended.last):
@@ -358,6 +361,10 @@ class LauncherLog:
                 told_before = read_line(self.prefix + self.before, self.clock, self.labels)
                 announced = line.text.partition(HEAD)[0] + "\n" + (told_before.level or "") + " " + told_before.text
                 self._is_announced = is_announced(announced)
+        elif match := deepspeed.SPAWNED.search(line.text):
+            attempts.process(line.host, match["pid"], int(match["local"]), deepspeed.MOST_PROCESSES)
+        elif match := deepspeed.SIZE.search(line.text):
+            self._deepspeed_size(match)
         elif is_telling(line.text):
             if line.source != "kernel":
                 self._erred(line, is_announced=True)
@@ -366,10 +373,25 @@ class LauncherLog:
                 line.source,
                 line.text[:4000],
                 rank=line.rank,
-                local_rank=line.local_rank,
+                local_rank=line.local_rank if line.local_rank is not None else self._deepspeed_rank(line),
                 code=line.code,
                 node=line.node if line.source == "kernel" and line.node else line.host,
             )
+
+    def _deepspeed_rank(self, line: Line) -> int | None:
+        """The local rank of the process that a line of DeepSpeed's launcher is about."""
+        if match := deepspeed.KILLING.search(line.text):
+            return self.attempts.process(line.host, match["pid"], None, deepspeed.MOST_PROCESSES)
+        return 0 if "return code" in line.text and deepspeed.ENDED_ALONE.search(line.text) else None
+
+    def _deepspeed_size(self, match: re.Match[str]) -> None:
+        """How many machines and processes DeepSpeed's launcher starts; where several speak, whose place it is is not
+        told."""
+        state = self.attempts.state
+        place = int(match["place"])
+        if state.group_rank is not None and state.group_rank != place:
+            state.group_ranks.update({"": place, "another": state.group_rank})
+        state.node_count, state.ranks_per_node, state.group_rank = int(match["nodes"]), int(match["ranks"]), place
 
     def _command_ended(self, told: str) -> None:
         """A wrapper's last line: how the commands ended that it had started."""

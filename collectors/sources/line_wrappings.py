@@ -79,9 +79,14 @@ def is_wrapped(head: bytes) -> bool:
     return has_text and any(name in told for name in (*_INSTANTS, *_LEVELS, "stream", "__REALTIME_TIMESTAMP"))
 
 
+def may_be_record(raw: bytes) -> bool:
+    """Whether a line may be a record that holds a line."""
+    return raw[:1] == b"{" and _HEAD.match(raw) is not None
+
+
 def unwrapped(raw: bytes) -> Unwrapped | None:
     """What a JSON record of a log says; None for a line that is none."""
-    if raw[:1] != b"{" or _HEAD.match(raw) is None:
+    if not may_be_record(raw):
         return None
     try:
         told = json.loads(raw)

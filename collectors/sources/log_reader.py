@@ -18,11 +18,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import BinaryIO
 
 from rerail.collectors.patience import Patience
-from rerail.collectors.sources.attempts import Attempts, AttemptState
+from rerail.collectors.sources.attempts import MOST_WAITING, Attempts, AttemptState
 from rerail.collectors.sources.going_on import Hints, hints_before
 from rerail.collectors.sources.launcher_log import LauncherLog
 from rerail.collectors.sources.line_wrappings import cut_records, is_piece
@@ -47,12 +47,14 @@ LINES_TOGETHER = 3_000
 AGAIN_BYTES = 64 * 1024 * 1024
 _DIGITS = b"0123456789"
 _BEHIND = re.compile(rb"last enqueued (?:NCCL )?work: (\d{1,12})")
+_TIMED_OUT = re.compile(rb"\[Rank (\d{1,7})\] (?:Watchdog caught collective|Timeout at NCCL)")
+_PRINTER = re.compile(rb"\[rank(\d{1,7})\]:")
 _GRAMMAR = re.compile(
     r"exitcode|Worker group|closing signal|Stopping workers|Event: \w|endezvous|attempts? (?:left|to join)|_ex: "
     r"|has joined|death signal|launch configs|torchrun|ft_launcher|NestedRestarter|TORCHELASTIC_ENABLE|finished|Agent "
     r"|heartbeat|has been open|out of section|ChildFailedError|Starting worker|Joining cluster|restart_count=|EARLY"
     r"|RankMonitorState|# EXIT|must not be|raining (?:done|complete|finished|is|was|has|run|ended|[CFD])"
-    r"|(?:inish|omplet)ed training|one training|RAINING"
+    r"|spawned with command|num_local_procs=|Root Cause \(first|(?:inish|omplet)ed training|one training|RAINING"
 )
 
 
@@ -67,6 +69,8 @@ class Read:
     """Lines of a kind of which enough was kept."""
     steps_undated: int = 0
     """Lines of steps that nothing dates."""
+    bars_dated_back: int = 0
+    """Lines of bars that are dated by their clock, from when the file was written last."""
     digest: str = ""
     is_stamped: bool = False
     """Some line of it tells when it was."""
@@ -84,14 +88,14 @@ class _Shapes:
         self._kept: dict[bytes, int] = {}
         self._steps: dict[bytes, bool] = {}
         self._least: int | None = None
+        self._timed_out: set[int] = set()
         self._heads = 0
         self.counted = 0
 
-    def wants(self, line: bytes) -> bool:
+    def wants(self, line: bytes, shape: bytes) -> bool:
         """Whether a line must be read."""
         if is_piece(line):
             return True
-        shape = line[:400].translate(None, _DIGITS)
         if shape in self._silent:
             return False
         count = self._kept.get(shape)
@@ -110,14 +114,13 @@ class _Shapes:
             count = 0
         if len(self._kept) < MOST_SHAPES or shape in self._kept:
             self._kept[shape] = count + 1
-        if count >= OFTEN and not self._is_behind(line):
+        if count >= OFTEN and not self._is_behind(line) and not self._is_first_to_time_out(line):
             self.counted += 1
             return False
         return True
 
-    def may_tell_of_steps(self, line: bytes) -> bool:
+    def may_tell_of_steps(self, line: bytes, shape: bytes) -> bool:
         """Whether a line that is not wanted for what it tells may still be one of progress."""
-        shape = line[:400].translate(None, _DIGITS)
         known = self._steps.get(shape)
         if known is None:
             known = may_tell(line)
@@ -136,15 +139,33 @@ class _Shapes:
             return True
         return False
 
+    def _is_first_to_time_out(self, line: bytes) -> bool:
+        """The first word of a rank's watchdog, past those that were kept because there were few."""
+        told = _TIMED_OUT.search(line) if len(self._timed_out) < MOST_WAITING else None
+        if told is None:
+            return False
+        rank = int((_PRINTER.match(line) or told)[1])
+        is_first = rank not in self._timed_out
+        self._timed_out.add(rank)
+        return is_first
 
-def _hits(block: bytes, quiet: set[bytes], progress: ProgressLog) -> tuple[list[int], set[int]]:
+
+def _shape(line: bytes) -> bytes:
+    """A line without its digits, as far as lines are compared."""
+    return line[:400].translate(None, _DIGITS)
+
+
+def _hits(block: bytes, begin: int, quiet: set[bytes], progress: ProgressLog) -> tuple[list[int], set[int]]:
     """Where the lines of a block begin that hold a literal or tell of progress, in order; `quiet` are the other shapes.
 
-    Also which of them hold no literal.
+    Those before byte `begin` are left out. Also which of them hold no literal.
 
     Most lines of a log differ by their digits alone: without them a block is a handful of shapes, and only new shapes
     are searched. Where shapes are many, the block is searched as it is.
     """
+    if begin:
+        starts, of_steps = _hits(block[begin:], 0, quiet, progress)
+        return [begin + start for start in starts], {begin + start for start in of_steps}
     cut = cut_records(block)
     if cut:
         return sorted({*_searched(block, progress), *cut}), set()
@@ -213,6 +234,7 @@ def read_log(
     zone_seconds: int | None = 0,
     year: int | None = None,
     restart: int | None = None,
+    written_at: int | None = None,
     prefix: bytes = b"",
     worker_only: bool = False,
     tell: Callable[[int], None] | None = None,
@@ -221,11 +243,12 @@ def read_log(
     """The facts of a whole log, or of what could be read of it within `patience`.
 
     `fallback_at` is the instant of evidence in a log without any stamp; `restart` says which attempt the whole log is
-    of, where its place tells; `prefix` is put before every line (`[default1]:` for the log of local rank 1);
+    of, where its place tells; `written_at` is when the file was written last, which dates the bars at its end where
+    no line does; `prefix` is put before every line (`[default1]:` for the log of local rank 1);
     `worker_only`: no line of it is a launcher's. `tell` hears how many bytes were read.
     """
     options = _Options(
-        emitter, run, node, fallback_at, zone_seconds, year, restart, prefix, worker_only, tell,
+        emitter, run, node, fallback_at, zone_seconds, year, restart, written_at, prefix, worker_only, tell,
         patience or Patience(None),
     )  # fmt: skip
     read = _read(file, options, None)
@@ -248,6 +271,7 @@ class _Options:
     zone_seconds: int | None
     year: int | None
     restart: int | None
+    written_at: int | None
     prefix: bytes
     worker_only: bool
     tell: Callable[[int], None] | None
@@ -256,7 +280,7 @@ class _Options:
 
 def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
     state = AttemptState(attempt=options.restart or 0, last_at=last_at)
-    attempts = Attempts(state, emitter=options.emitter, node=options.node or "", run=options.run, run_is_told=True)
+    attempts = Attempts(state, emitter=options.emitter, node=options.node, run=options.run, run_is_told=True)
     clock = LocalClock(options.zone_seconds, options.year)
     progress = ProgressLog(attempts, clock)
     log = LauncherLog(attempts, clock, Tracebacks(), progress=None if options.worker_only else progress)
@@ -273,9 +297,12 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
     for offset, block in _blocks(file):
         digest.update(block)
         read.bytes += len(block)
-        hits, of_steps = _hits(block, quiet, progress)
-        starts = [0, *hits] if offset == 0 else hits
         index = at = 0
+        is_open = bool(log.tracebacks.open or state.held or log.block or log.pieces.waiting or log.going_on.waiting)
+        if not is_open and not options.worker_only:
+            at = progress.take_alike(block, 0, offset)
+        hits, of_steps = _hits(block, at, quiet, progress)
+        starts = [0, *hits] if offset == 0 else hits
         while not patience.is_over():
             if log.tracebacks.open or state.held or log.block or log.pieces.waiting:
                 if together <= 0:
@@ -308,14 +335,19 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
             line = shown(block, at, end)
             at_line, at = at, end + 1
             is_open = bool(log.tracebacks.open) or bool(log.block) or bool(log.pieces.waiting)
-            if (
-                at_line in of_steps
-                and not (is_open or state.held or log.going_on.waiting or options.worker_only)
-                and progress.take_quickly(line, offset + at_line)
-            ):
-                continue
-            is_wanted = is_open or not is_hit or shapes.wants(line) or bool(state.held)
-            is_wanted = is_wanted or (shapes.may_tell_of_steps(line) and progress.wants(line))
+            if at_line in of_steps and not (is_open or state.held or log.going_on.waiting or options.worker_only):
+                after = progress.take_alike(block, at_line, offset)
+                if after > at_line:
+                    at = after
+                    continue
+                if progress.take_quickly(line, offset + at_line):
+                    continue
+            if is_open or not is_hit:
+                is_wanted = True
+            else:
+                shape = _shape(line)
+                is_wanted = shapes.wants(line, shape) or bool(state.held)
+                is_wanted = is_wanted or (shapes.may_tell_of_steps(line, shape) and progress.wants(line))
             is_first = offset + at_line == 0 and len(line) < LONGEST_FIRST  # it tells when the log begins
             if not is_wanted and not is_first:
                 continue
@@ -324,6 +356,8 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
                 _look_back(log, block, at_line)
             before = log.told()
             take(line, offset + at_line)
+            if progress.state.bars:
+                progress.peek(_next_line(block, at))
             if log.told() > before:
                 together = LINES_TOGETHER
         if options.tell is not None:
@@ -331,7 +365,11 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
         if patience.is_over(now=True):
             read.stopped_at = offset + at
             break
-    progress.flush()
+    if progress.state.bars and options.written_at is not None:
+        before_it = progress.state.dated_back
+        progress.date_back(options.written_at)
+        read.bars_dated_back = progress.state.dated_back - before_it
+    progress.flush_all()
     read.steps_undated = progress.state.undated
     read.is_stamped = state.last_at is not None and state.last_at != fallback_at
     _give_up(log, attempts, state, fallback_at)
@@ -340,8 +378,16 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
     read.zone_is_told = read.is_stamped and (clock.is_calibrated or not log.zones_untold)
     read.lines_counted = shapes.counted
     read.digest = digest.hexdigest()
-    read.facts = [_placed(fact, options.node) for fact in attempts.with_ranks()]
+    read.facts = attempts.with_ranks()
     return read
+
+
+def _next_line(block: bytes, at: int) -> bytes:
+    """The first line from `at` on that is not empty; empty where the block ends before."""
+    while block.startswith((b"\n", b"\r\n"), at):
+        at = block.index(b"\n", at) + 1
+    end = block.find(b"\n", at)
+    return shown(block, at, len(block) if end < 0 else end)
 
 
 def _look_back(log: LauncherLog, block: bytes, at: int) -> None:
@@ -365,7 +411,3 @@ def _give_up(log: LauncherLog, attempts: Attempts, state: AttemptState, fallback
         if at is None:
             at = 0
         attempts.heard(at)
-
-
-def _placed(fact: Fact, node: str | None) -> Fact:
-    return replace(fact, node=node) if fact.node == "" else fact

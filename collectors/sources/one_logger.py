@@ -12,6 +12,9 @@ Rules
 - Nothing tells which restart a process is of: a folder of files is numbered by time, and processes that ran at the same
   time are ranks of one attempt. A file alone says nothing of it.
 - Where its application span ended the attempt ended well; else whatever is told elsewhere says how.
+- The launcher of NVRx 0.5 (`NVRX_TELEMETRY_EXPORTER=file`) writes `ft.…` events: the moments of restarts, each with its
+  cycle, which it counts on at the failure: what is told of a failure and of the workers' end is of the attempt before.
+  Its session tag is Slurm's job; how the last attempt ended it does not tell. Other releases write none.
 - A span that was begun and not ended is open: the process was in it when it stopped writing.
 - A line that is no record is refused with its field; a record of a name that is not known is skipped.
 """
@@ -34,6 +37,7 @@ from rerail.server.core.facts import (
     CheckpointMoment,
     CheckpointStage,
     Fact,
+    Initiator,
     MarkStage,
     Outcome,
     Phase,
@@ -41,6 +45,7 @@ from rerail.server.core.facts import (
     RecoveryMark,
     RunEnded,
     RunStarted,
+    Scope,
     Steps,
 )
 
@@ -63,6 +68,15 @@ PHASES = {
 """Names of spans → phases. The names in capitals in their documents (`CHECKPOINT_LOAD`) are these."""
 SAVES = {"checkpoint_save_sync": "sync", "checkpoint_save_async": "async"}
 OPEN_SPANS = 1_000
+LAUNCHER_EVENTS = {
+    "ft.rendezvous_started": MarkStage.RENDEZVOUS_STARTED,
+    "ft.rendezvous_completed": MarkStage.RENDEZVOUS_COMPLETED,
+    "ft.worker_start_completed": MarkStage.WORKERS_STARTED,
+    "ft.failure_detected": MarkStage.NOTICED,
+    "ft.worker_terminated": MarkStage.WORKERS_GONE,
+}
+OF_THE_ATTEMPT_BEFORE = frozenset({MarkStage.NOTICED, MarkStage.WORKERS_GONE})
+MOST_CYCLES = 1_000_000
 
 
 class _Process:
@@ -85,6 +99,9 @@ class _Process:
         self._total_s = 0.0
         self._target: int | None = None
         self._seq = 0
+        self._job: str | None = None
+        self._is_launcher = False
+        self._last_cycle = -1
 
     def take(self, record: Mapping[str, Any], line: int) -> Iterator[Fact]:
         """The facts of one record. Raises `FactError`."""
@@ -113,6 +130,11 @@ class _Process:
         if name == "application":
             self._mark = hashlib.sha256(own.encode()).hexdigest()[:16]
             self._started = at
+            if attributes.get("application_name") == "nvrx":
+                self._is_launcher = True
+                tag = _name(attributes.get("session_tag"))
+                self._job = tag if tag is not None and tag.isascii() and tag.isdigit() else None
+                self._run = self._run or _name(attributes.get("slurm_job_name"))
         elif name == "training_loop":
             self._step = _whole(attributes, "train_iterations_start") or 0
             self._target = _whole(attributes, "train_iterations_target")
@@ -127,7 +149,7 @@ class _Process:
     def _over(self, name: str, since: int, until: int, attributes: Mapping[str, Any]) -> Iterator[Fact]:
         if until < since:
             raise FactError("stop_event", until, "before its start")
-        if name == "application":
+        if name == "application" and not self._is_launcher:
             yield self._fact(AttemptEnded, until, outcome=Outcome.COMPLETED)
             if self._target is not None and self._step >= self._target:
                 yield self._fact(RunEnded, until, outcome=Outcome.COMPLETED)
@@ -151,8 +173,26 @@ class _Process:
             mode = attributes.get("checkpoint_strategy")
             yield self._fact(CheckpointMoment, at, step=step, stage=CheckpointStage.DURABLE,
                              mode=mode if mode in ("sync", "async") else None)  # fmt: skip
+        elif isinstance(name, str) and (stage := LAUNCHER_EVENTS.get(name)) is not None:
+            yield from self._of_launcher(stage, attributes, _at(attributes, "event"))
         elif name == "training_metrics_update" and not self._has_single:
             yield from self._updated(attributes, _at(attributes, "event"))
+
+    def _of_launcher(self, stage: MarkStage, attributes: Mapping[str, Any], at: int) -> Iterator[Fact]:
+        """A moment of a restart, as NVRx's launcher tells it."""
+        cycle = _whole(attributes, "cycle")
+        if cycle is None or cycle > MOST_CYCLES:
+            raise FactError("event.cycle", attributes.get("cycle"), f"not a count up to {MOST_CYCLES}")
+        attempt = max(0, cycle - 1) if stage in OF_THE_ATTEMPT_BEFORE else cycle
+        if stage is MarkStage.RENDEZVOUS_STARTED and cycle > self._last_cycle:
+            self._last_cycle = cycle
+            yield self._fact(
+                AttemptStarted, at, restart=attempt, launcher="ft_launcher", scope=Scope.IN_JOB if cycle else None,
+                initiator=Initiator.FAULT if cycle else None,
+            )  # fmt: skip
+        yield self._fact(RecoveryMark, at, restart=attempt, stage=stage, by="ft_launcher")
+        if stage is MarkStage.WORKERS_GONE and cycle > 0:
+            yield self._fact(AttemptEnded, at, restart=attempt, outcome=Outcome.FAILED)
 
     def _introduced(self, attributes: Mapping[str, Any], at: int) -> Iterator[Fact]:
         self._rank = _whole(attributes, "rank")
@@ -200,7 +240,7 @@ class _Process:
         run = self._run or self._old.stem[:200] or "one-logger"
         where = {"rank": self._rank, "node": self._node} if kind not in (RunStarted, RunEnded) else {}
         return kind(
-            run=run, emitter=f"one-logger/{self._mark}", seq=seq, at=at, **where, **told
+            run=run, emitter=f"one-logger/{self._mark}", seq=seq, at=at, job=self._job, **where, **told
         )  # fmt: skip
 
 
@@ -235,6 +275,9 @@ def read_folder(folder: OldFolder) -> Iterator[Fact]:
     processes.sort(key=lambda facts: facts[0].at)
     number, over_at = -1, 0
     for facts in processes:
+        if any(fact.restart is not None for fact in facts):
+            yield from facts  # a launcher's: it lives through all attempts, and counts them itself
+            continue
         number += facts[0].at >= over_at
         over_at = max(over_at, max(fact.at for fact in facts))
         yield from (replace(fact, restart=number) for fact in facts)

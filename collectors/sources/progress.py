@@ -9,6 +9,9 @@ Rules
 - An instant is the line's own stamp, else the stamp that whoever received the line put in front; Megatron-LM's lines
   without either are counted on from the last stamp by the times they tell. What has no instant is not stated, and
   counted (`undated`).
+- A bar without a stamp is dated by its own clock, from an instant that is known: the loop that began, the stamp of the
+  next line, or when the file was written last. Bars of an epoch that nothing dates stay without an instant: how long it
+  took until the next epoch began is not known.
 - Where no launcher speaks in a log, the log tells its attempts itself: the program that begins anew, or a step that
   comes again, is a restart. What was printed last before it is the end of the attempt before.
 - Steps are told by one speaker; what the others print of them is the same.
@@ -21,12 +24,23 @@ Rules
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Any
 
+from rerail.collectors.sources.alike_lines import (
+    LONGEST_STEP_US,
+    MOST_TOGETHER,
+    SECOND,
+    Alike,
+    Run,
+    alike,
+    alike_bar,
+    read_run,
+)
 from rerail.collectors.sources.attempts import FACTS_PER_BYTE, Attempts
+from rerail.collectors.sources.line_wrappings import may_be_record
 from rerail.collectors.sources.log_lines import Line, LocalClock, zoned_instant
 from rerail.collectors.sources.progress_lines import LONGEST, Progress, Told, may_tell, read_again, read_progress
+from rerail.collectors.sources.progress_state import ProgressState
 from rerail.server.core.codec import LARGEST_STEP
 from rerail.server.core.facts import (
     AttemptStarted,
@@ -45,80 +59,24 @@ from rerail.server.core.facts import (
     Steps,
 )
 
-MOST_TOGETHER = 200
 MOST_WAITING = 50
+MOST_BARS = 500
+"""Bars that wait for an instant; of more the first are let go."""
+MOST_ALIKE = 4
+MOST_ALIKE_MADE = 200
+"""So many ways of writing a step line are looked at, of those of one log, and so many remembered at a time."""
 MOST_UNDATED = 200
 """After so many lines of steps without an instant, and none with one, a log is not asked for steps any more."""
-SECOND = 1_000_000_000
 STAMP_WITHIN = 120
 """So many characters of a line of no known logger may hold its stamp."""
 
-LONGEST_STEP_US = 10**11
 SAVES_WHILE_WAITING = frozenset({"transformers"})
 _RECEIVED = re.compile(rb"^(\d{9,10})\.(\d{1,9}) ")
 LABEL_WITHIN = 100
 LONGEST_PREFIX = 24
 _LABEL = re.compile(rb"(?:^|\[rank|\[default|\[Rank |rank=|<[np]|worker-|\[\d{1,7},)(\d{1,7})(?:\]|>|: )")
+_SHORT_STAMP = re.compile(r"[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{6}) ")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(Z|[+-]\d\d:?\d\d)?")
-
-
-@dataclass(slots=True)
-class ProgressState:
-    """What is known of the training that a log tells of. Only plain JSON values."""
-
-    framework: str | None = None
-    label: str | None = None
-    """The number by which lines of the speaker name it: its rank, local rank or worker."""
-    stream: str | None = None
-    speaker: str | None = None
-    """Whose step lines count."""
-    step: int | None = None
-    """The last that is known done in this attempt."""
-    step_at: int | None = None
-    since: int | None = None
-    """Since when steps are done: the loop began, a load ended."""
-    base: int | None = None
-    """Steps that were done before the first line of this attempt; None where that is not known."""
-    step_offset: int = 0
-    """The first byte of the last step line."""
-    has_steps: bool = False
-    """A step line was seen in this attempt."""
-    first: list[int] = field(default_factory=list)
-    """`[step, instant]` of the first step line, while it is not known since when its steps were done."""
-    pause_began: int | None = None
-    pause_ended: int | None = None
-    each_ns: int | None = None
-    """How long the last steps took."""
-    saving: list[Any] = field(default_factory=list)
-    """`[step, since, framework]` of a save that goes on while training waits."""
-    loading: list[Any] = field(default_factory=list)
-    waiting: list[Any] = field(default_factory=list)
-    """`[what, framework, step, seconds]` of what was told without a stamp."""
-    evaluating: int | None = None
-    together: list[Any] = field(default_factory=list)
-    """`[first step, start, durations in µs, first byte of the last line]` of steps that are not stated yet."""
-    began_at: int | None = None
-    """The first stamp of the log, or of the attempt."""
-    heard_at: int | None = None
-    silence: list[int] = field(default_factory=list)
-    """`[from, until]` of the longest silence since the last step line."""
-    begins: bool = False
-    """The program began anew; its first stamp is still to come."""
-    bar_total: int | None = None
-    bar_base: list[int] = field(default_factory=list)
-    """`[instant, bar's clock]` from which a bar without a stamp is counted on."""
-    is_async: bool = False
-    undated: int = 0
-    is_told: bool = False
-    """The run's framework was stated."""
-    world_size: int | None = None
-    attempt: int = 0
-    """Which attempt all of this is of."""
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> ProgressState:
-        """Out of a cursor; fields of other versions are left out."""
-        return cls(**{name: value for name, value in plain.items() if name in cls.__dataclass_fields__})
 
 
 class ProgressLog:
@@ -131,8 +89,11 @@ class ProgressLog:
         self._raw = b""
         self._prefix = b""
         """What every line of the speaker begins with, where nothing but its name stands there."""
-        self._like: tuple[int, Line] | None = None
-        """The rule by which the last step of the speaker was read, and the line."""
+        self._likes: dict[int, Line] = {}
+        """Rules by which steps of the speaker were read, each with the last line that was read the long way."""
+        self._alikes: list[Alike] = []
+        """How lines of its steps are written; the last first."""
+        self._alikes_left = MOST_ALIKE_MADE
 
     def take(self, raw: bytes, line: Line) -> bool:
         """One line; whether it told something of progress."""
@@ -145,6 +106,7 @@ class ProgressLog:
                 raw.decode("utf-8", "replace").rstrip() if is_of_a_terminal else line.raw or line.text
             )
         if line.at is not None:
+            self.date_back(line.at)
             self._settle(line.at, found[0][0] if found else None)
             self._hear(line.at)
         if b"async_mode" in raw:
@@ -155,6 +117,8 @@ class ProgressLog:
                 [line.raw[:STAMP_WITHIN]] if line.speaker in ("plain", "rank") else []
             )
             stamp = next((at for part in parts if (at := self._stamp_in(part)) is not None), None)
+            if stamp is not None:
+                self.date_back(stamp)
             if stamp is not None and not found:
                 self._settle(stamp, None)
                 self._hear(stamp)
@@ -169,35 +133,132 @@ class ProgressLog:
                     self._hear(at)
                     self.attempts.heard(at)
             self._follow_launcher()
+            if at is None and told.told is Told.STEP and told.bar_seconds is not None:
+                self._wait_for_an_instant(told, line)
+                continue
             self._tell(told, at, line)
-            if told.told is Told.STEP and told.rule is not None and line.stream == self.state.stream:
-                self._like = (told.rule, line)
+            if told.told is Told.STEP and line.stream == self.state.stream:
+                if told.rule is not None:
+                    self._likes[told.rule] = line
+                elif at is not None and line.at is None and stamp is None and told.epoch is None:
+                    self._learn_bar(raw, line)
         return bool(found) and not is_of_a_terminal  # what stands behind a bar is still to be read
 
     def take_quickly(self, raw: bytes, offset: int) -> bool:
-        """One line that is a step of the speaker whose steps count, written as the one before; False for any other."""
-        like = self._like
-        if (
-            like is None
-            or not self.wants(raw)
-            or b"\r" in raw
-            or raw[:1] == b"{"
-            or self.state.waiting
-            or self.state.begins
-        ):
+        """One line that is a step of the speaker whose steps count, written as one before; False for any other."""
+        if not self._likes or not self.wants(raw) or b"\r" in raw or may_be_record(raw) or not self._is_undisturbed:
             return False
         text = raw[:LONGEST].decode("utf-8", "replace")
-        told = read_again(like[0], text)
-        at = None if told is None else self._stamp_in(text)
-        if told is None or at is None:
+        found = ((rule, line, read_again(rule, text)) for rule, line in self._likes.items())
+        rule, line, told = next((each for each in found if each[2] is not None), (-1, None, None))
+        if line is None or told is None:
             return False
-        self.attempts.at_line(offset)
-        self._raw = raw
-        self._hear(at)
-        self.attempts.heard(at)
-        self._follow_launcher()
-        self._tell(told, at, like[1])
+        is_short = line.speaker == "torchrun" and line.file is not None and _SHORT_STAMP.match(text) is not None
+        at = self._short_stamp_in(text) if is_short else self._stamp_in(text)
+        if at is None:
+            return False
+        self._learn(raw, rule, told, line, is_short=is_short)
+        self._take_step(told, at, line, offset)
         return True
+
+    def _take_step(self, told: Progress, at: int, line: Line, offset: int) -> None:
+        self.attempts.at_line(offset)
+        self._hear(at)
+        if line.at is None:
+            self.attempts.heard(at)
+        self._follow_launcher()
+        self._tell(told, at, line)
+        if line.at is not None:  # as where the line is taken the long way: an attempt ends with what was heard before
+            self.attempts.heard(at)
+
+    @property
+    def _is_undisturbed(self) -> bool:
+        """Nothing waits for the next line but that it is a step."""
+        return not (self.state.waiting or self.state.begins)
+
+    def _learn(self, raw: bytes, rule: int, told: Progress, line: Line, *, is_short: bool) -> None:
+        """Remember how a step line is written."""
+        if self._alikes_left <= 0 or any(one.pattern.fullmatch(raw + b"\n") for one in self._alikes):
+            return
+        self._alikes_left -= 1
+        label = _LABEL.search(raw[:LABEL_WITHIN])
+        speaker_ends = max(len(self._prefix), 0 if label is None else label.end())
+        made = alike(raw, rule, told, line, speaker_ends=speaker_ends, is_short=is_short)
+        if made is not None:
+            self._alikes = [made, *self._alikes[: MOST_ALIKE - 1]]
+
+    def _learn_bar(self, raw: bytes, line: Line) -> None:
+        """Remember how a bar without a stamp is written."""
+        if self._alikes_left <= 0 or any(one.pattern.fullmatch(raw + b"\n") for one in self._alikes):
+            return
+        self._alikes_left -= 1
+        if (made := alike_bar(raw, line)) is not None:
+            self._alikes = [made, *self._alikes[: MOST_ALIKE - 1]]
+
+    def take_alike(self, block: bytes, at: int, offset: int) -> int:
+        """Take the lines from byte `at` of a block on that are steps, each written like one before.
+
+        Gives where the first other line begins; `offset` is where the block begins. What is stated is what
+        `take_quickly` states, line by line.
+        """
+        state, known, alikes = self.state, self.attempts.state, self._alikes
+        if (
+            not alikes or not self._is_undisturbed or not state.has_steps or state.saving or state.first
+            or known.held or not known.is_started or known.last_at is None or state.step_at is None
+            or (state.pause_began is not None and state.pause_began >= state.step_at)
+            or (not self._is_own and known.attempt != state.attempt)
+        ):  # fmt: skip
+            return at
+        heard_at = state.step_at if state.heard_at is None else state.heard_at
+        has_bar = state.bar_base and state.bar_epoch is None and self._is_own
+        bar_base = (state.bar_base[0], state.bar_base[1]) if has_bar else None
+        run = Run(
+            state.step or 0, state.step_at, state.step_offset, heard_at, state.silence, state.each_ns, state.untimed,
+            bar_base, state.pause_ended or 0, state.together,
+        )  # fmt: skip
+        at = read_run(run, alikes, block, at, offset, self._minute_at)
+        if run.last_offset is None:
+            return at
+        self._follow_launcher()
+        for told in run.told:
+            if told.count is None:
+                self.attempts.late_fact(
+                    Steps, told.end, told.offset, restart=state.attempt, first_step=told.first_step, start=told.start,
+                    durations_us=told.durations_us,
+                )  # fmt: skip
+            else:
+                self.attempts.at_line(told.offset)
+                self._say(
+                    Steps, told.end, first_step=told.first_step, start=told.start, durations_us=told.durations_us,
+                    count=told.count,
+                )  # fmt: skip
+        state.step, state.step_at, state.step_offset, state.each_ns = (
+            run.step,
+            run.step_at,
+            run.step_offset,
+            run.each_ns,
+        )
+        state.heard_at, state.silence, state.together, state.untimed = (
+            run.heard_at,
+            run.silence,
+            run.together,
+            run.untimed,
+        )
+        known.last_at = run.heard_at
+        self.attempts.at_line(run.last_offset)
+        return at
+
+    def _minute_at(self, kind: Alike, written: bytes) -> int | None:
+        """The instant of a minute, as lines of one kind write it."""
+        text = written.decode()
+        if kind.is_short:
+            return self._clock.without_year(text[:2], text[2:4], f"{text[5:]}:00")
+        stamp = f"{text.replace('T', ' ')}:00"
+        return zoned_instant(stamp, kind.zone) if kind.zone else self._clock.instant(stamp)
+
+    def _short_stamp_in(self, text: str) -> int | None:
+        told = _SHORT_STAMP.match(text)
+        return None if told is None else self._clock.without_year(told["month"], told["day"], told["clock"])
 
     def wants(self, raw: bytes) -> bool:
         """Whether a line that may tell of progress is worth reading: of many ranks that say the same, one is read."""
@@ -235,6 +296,17 @@ class ProgressLog:
             end = start + sum(durations) * 1000
             self.attempts.late_fact(
                 Steps, end, offset, restart=state.attempt, first_step=first, start=start, durations_us=tuple(durations)
+            )  # fmt: skip
+
+    def flush_all(self) -> None:
+        """State what waits for company, and the steps of the last instant: nothing will tell how long they took."""
+        self.flush()
+        state = self.state
+        count, state.untimed = state.untimed, 0
+        if count and state.step is not None and state.step_at is not None:
+            self.attempts.late_fact(
+                Steps, state.step_at, state.step_offset, restart=state.attempt, first_step=state.step - count + 1,
+                start=state.step_at, durations_us=(0,), count=count,
             )  # fmt: skip
 
     def end_where_it_broke(self) -> None:
@@ -277,7 +349,7 @@ class ProgressLog:
         state = self.state
         if told.told is not Told.STEP or told.step is None:
             return None
-        if told.bar_seconds is not None and told.epoch is None and state.bar_base:
+        if told.bar_seconds is not None and told.epoch == state.bar_epoch and state.bar_base:
             return self._bar_instant(told, told.bar_seconds)
         before, begun = self._done_before, self._since
         if told.seconds is not None and told.framework == "megatron" and before is not None and begun is not None:
@@ -293,6 +365,79 @@ class ProgressLog:
             return None
         stamp = f"{found[1]} {found[2]}"
         return zoned_instant(stamp, found[3]) if found[3] else self._clock.instant(stamp)
+
+    def _wait_for_an_instant(self, told: Progress, line: Line) -> None:
+        """A bar that nothing dates yet. The last state of a bar that is drawn again and again is enough of them all."""
+        bars = self.state.bars
+        if not self._is_training_bar(told):
+            return
+        if len(bars) >= MOST_BARS:
+            del bars[: MOST_BARS // 2]
+        bars.append(
+            [told.step, told.bar_seconds, told.seconds, told.epoch, told.total, self.attempts.offset, told.framework,
+             line.stream, line.rank, len(self.state.waiting)]
+        )  # fmt: skip
+
+    def peek(self, raw: bytes) -> None:
+        """The line behind the one that was taken: where it tells when it was, the bars before were drawn by then."""
+        text = raw[:STAMP_WITHIN].decode("utf-8", "replace")
+        if self.state.bars and "%|" not in text and (at := self._stamp_in(text)) is not None:
+            self.date_back(at)
+
+    def date_back(self, until: int) -> None:
+        """Date the bars that wait by their own clock: the last of them was drawn at `until`.
+
+        Of those before it, the ones of its epoch. The others stay undated.
+        """
+        bars, self.state.bars = self.state.bars, []
+        if not bars:
+            return
+        *_, last = bars
+        begin = len(bars) - 1
+        while begin and bars[begin - 1][3] == last[3] and all(
+            earlier <= later for earlier, later in zip(bars[begin - 1][:2], bars[begin][:2], strict=True)
+        ):  # fmt: skip
+            begin -= 1
+        began = until - last[1] * SECOND
+        place = self.attempts.place
+        self.attempts.back_at(bars[begin][5])
+        waiting, ahead = self.state.waiting, bars[begin][9]
+        self.state.waiting = waiting[:ahead]
+        self._begin_where_due(began)
+        self._settle(began, None)
+        self.state.waiting = waiting[ahead:]
+        self._bar_begins(began, bars[begin])
+        for step, clock, seconds, epoch, total, first, framework, stream, rank, _ in bars[begin:]:
+            at = began + clock * SECOND
+            if first != self.attempts.offset:
+                self.attempts.back_at(first)
+            self._step(
+                Progress(Told.STEP, framework, step, seconds, clock, total, epoch=epoch), at,
+                Line("", rank=rank, stream=stream),
+            )  # fmt: skip
+            self.state.undated -= 1
+            self.state.dated_back += 1
+        self.attempts.return_to(place)
+        if self._is_own:
+            self.attempts.state.last_at = until
+        self.state.bar_base, self.state.bar_epoch = [until, last[1]], last[3]
+
+    def _bar_begins(self, at: int, bar: list[Any]) -> None:
+        """An epoch began when its bar's clock was at 0: its steps, but those that were loaded, came after that."""
+        step, _, _, epoch, total, _, framework, *_ = bar
+        self.state.framework = self.state.framework or framework
+        self._own_attempt(at)
+        state = self.state
+        done_before = 0 if epoch is None else epoch * (total or 0)
+        if epoch is None or step is None or not 0 <= step - done_before <= (total or 0):
+            return
+        if state.has_steps and state.step is not None and state.step < done_before:
+            self._done(Progress(Told.STEP, framework, done_before), at, done_before)  # of epochs that nothing dated
+            state.step, state.step_at, state.heard_at = done_before, at, at
+        elif state.has_steps:
+            state.pause_began, state.pause_ended = state.step_at, at
+        else:
+            state.base, state.since = max(done_before, state.base or 0), at
 
     def _bar_instant(self, told: Progress, clock: int) -> int:
         """A bar tells whole seconds, and how long a step takes: the instant in that second that fits best."""
@@ -416,6 +561,7 @@ class ProgressLog:
         is_bar = told.bar_seconds is not None  # its rate is an average
         each = None if told.seconds is None or (is_bar and state.has_steps) else round(told.seconds * SECOND)
         count = step - before if before is not None else 1 if each is not None else 0
+        count += state.untimed if count > 0 else 0
         if count <= 0:
             state.first = [] if state.has_steps else [step, at]
             return
@@ -437,6 +583,7 @@ class ProgressLog:
         if is_bar:
             at = max(at, start)
         total_us = (at - start) // 1000
+        state.untimed = count if total_us == 0 else 0
         if not 0 < total_us <= LONGEST_STEP_US * count:
             return
         state.each_ns = (at - start) // count
@@ -565,7 +712,7 @@ class ProgressLog:
         if at is None:
             return
         self._went_on(at)
-        self.flush()
+        self.flush_all()
         if self._is_own and state.has_steps:
             self.attempts.end_run(at, Outcome.COMPLETED)
 
@@ -626,13 +773,13 @@ class ProgressLog:
 
     def _forget(self) -> None:
         """Another attempt: what was known of the one before does not hold for it."""
-        self.flush()
+        self.flush_all()
         state = self.state
         self.state = ProgressState(
             framework=state.framework, undated=state.undated, is_told=state.is_told,
             bar_total=state.bar_total, world_size=state.world_size, is_async=state.is_async,
             attempt=self.attempts.state.attempt, heard_at=state.heard_at,
-            waiting=state.waiting,
+            waiting=state.waiting, dated_back=state.dated_back,
         )  # fmt: skip
 
     def _own_attempt(self, at: int) -> None:

@@ -73,11 +73,12 @@ _Make = Callable[[re.Match[str], str], Progress | None]
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """`signs`: one of them stands in every line that may fit."""
+    """`signs`: one of them stands in every line that may fit; `time`: where a step line tells how long a step took."""
 
     signs: tuple[str, ...]
     pattern: re.Pattern[str]
     make: _Make
+    time: re.Pattern[str] | None = None
 
 
 def _plain(told: Told, framework: str, add: int = 0) -> _Make:
@@ -186,7 +187,12 @@ _BAR = re.compile(
 
 _RULES: tuple[_Rule, ...] = (
     # Megatron-LM, and what is built on it
-    _Rule(("iteration",), re.compile(r"\biteration {1,12}(?P<step>\d{1,12})/ {0,12}\d{1,12} \|"), _megatron),
+    _Rule(
+        ("iteration",),
+        re.compile(r"(?<!\d, )\biteration {1,12}(?P<step>\d{1,12})/ {0,12}\d{1,12} \|"),
+        _megatron,
+        _MEGATRON_TIME,
+    ),
     _Rule(
         ("successfully saved",),
         re.compile(r"successfully saved checkpoint from iteration {1,12}(?P<step>\d{1,12})"),
@@ -249,6 +255,7 @@ _RULES: tuple[_Rule, ...] = (
         ("Training epoch",),
         re.compile(r"Training epoch \d{1,9}, iteration \d{1,12}/\d{1,12} \|.{0,200}?\bglobal_step: (?P<step>\d{1,12})"),
         _nemo,
+        _NEMO_TIME,
     ),
     _Rule(
         ("sync checkpoint save for step",),
@@ -422,6 +429,7 @@ _RULES: tuple[_Rule, ...] = (
             r"[ :=#\[]{1,4}(?P<step>\d{1,12})(?:\s?/\s?\d{1,12})?(?=[\s,:;|\])}]|$)"
         ),
         _any_step,
+        _ANY_TIME,
     ),
 )
 
@@ -469,6 +477,22 @@ def read_again(rule: int, text: str) -> Progress | None:
     """A step line, by the rule that read the one before; None where it does not fit."""
     match = _RULES[rule].pattern.search(text)
     return None if match is None else _RULES[rule].make(match, text)
+
+
+def places_of(rule: int, text: str) -> tuple[tuple[int, int], tuple[int, int] | None] | None:
+    """Where a step line, read by a rule, tells its step and, if it does, how long the step took: `(first, behind)`.
+
+    None where the rule does not say by itself where that is.
+    """
+    one = _RULES[rule]
+    match = one.pattern.search(text)
+    if match is None or "step" not in one.pattern.groupindex:
+        return None
+    for group in ("seconds", "ms"):
+        if group in one.pattern.groupindex:
+            return match.span("step"), match.span(group)
+    took = None if one.time is None else one.time.search(text)
+    return match.span("step"), None if took is None else took.span(1)
 
 
 def _read(text: str) -> Progress | None:

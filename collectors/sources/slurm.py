@@ -2,7 +2,7 @@
 
 Rules
 - `sacct -D` shows every incarnation of a job, `squeue` the requeue count and what waits, `sacctmgr show event` when
-  nodes were away. Where `squeue --json` is not built in, `scontrol show job -o` stands in for it, and `scontrol show
+  nodes were away. Where `squeue --json` is not built in, `scontrol -d show job -o` stands in for it, and `scontrol show
   node` for `sacctmgr` where there is no database.
 - A command that fails is stated blind (`partial_sight.py`); where neither jobs in accounting nor jobs in the queue
   can be seen, the source is down.
@@ -43,6 +43,7 @@ COLUMNS = (
     "Partition",
     "State",
     "ExitCode",
+    "DerivedExitCode",
     "Submit",
     "Eligible",
     "Start",
@@ -155,8 +156,8 @@ class SlurmSource:
         sight = PartialSight("slurm", memory["blind"], lambda: int(now * SECOND))
         since = min(memory["since"] or now - self._chosen.since_hours * 3600, now) - OVERLAP_SECONDS
         parts: dict[str, tuple[list[Job | NodeEvent], str | None]] = {
-            "sacct": self._ask(lambda: self._accounted(since)),
             "squeue": self._ask(self._queued),
+            "sacct": self._ask(lambda: self._accounted(since)),
             "nodes": self._ask(lambda: self._nodes(since)),
         }
         failed = {part: reason for part, (_, reason) in parts.items() if reason is not None}
@@ -208,7 +209,7 @@ class SlurmSource:
         except CommandFailed as error:
             if "is not installed" in str(error):
                 raise
-        shown = _records(self._run(["scontrol", "show", "job", "-o"]))
+        shown = _records(self._run(["scontrol", "-d", "show", "job", "-o"]))
         wanted = self._chosen
         return [
             job for job in shown

@@ -7,7 +7,8 @@ Rules
   the attempt that was alive then is the one that ended.
 - A queue begins with the submission of what was requeued, else when the job was eligible (a dependency is not a
   queue), and not before the other jobs of its run let go of their nodes. It ends where the job starts.
-- A node is told of while a job of the run holds it, and a minute longer.
+- A node is told of while a job of the run holds it, and a minute longer where it may have ended the job. The first node
+  of a job tells how its script ended: that one was not lost before.
 - `(emitter, seq)` is the job and the second of its submission or requeue × 64 + which statement it is: read again, in
   any form, the same is stated under the same identity. Each is stated once; the memory is plain data, part of a
   cursor.
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rerail.collectors.masking import masked
-from rerail.collectors.sources.slurm_records import Job, NodeEvent
+from rerail.collectors.sources.slurm_records import Job, NodeEvent, joined
 from rerail.collectors.sources.slurm_words import ENDED, RUNNING, SECOND, WAITING
 from rerail.server.core.codec import canonical
 from rerail.server.core.facts import (
@@ -57,6 +58,16 @@ INITIATORS = {
     "PREEMPTED": Initiator.SCHEDULER, "TIMEOUT": Initiator.SCHEDULER, "DEADLINE": Initiator.SCHEDULER,
     "REQUEUED": Initiator.OPERATOR, "CANCELLED": Initiator.OPERATOR, "COMPLETED": None, "REVOKED": Initiator.SCHEDULER,
 }  # fmt: skip
+MAY_BE_THE_NODE = frozenset({"BOOT_FAIL", "FAILED", "NODE_FAIL", "TIMEOUT"})
+"""Ends that a node may have caused of which Slurm learns a little later."""
+
+OUT_OF_MEMORY, NOT_LAUNCHED = 125, 53
+"""No signals, though they stand where one does: a step that ran out of memory, a script that could not be started."""
+
+ENDING_REASONS = frozenset(
+    {"BadConstraints", "BootFailure", "DeadLine", "InactiveLimit", "InvalidAccount", "InvalidQOS", "JobLaunchFailure",
+     "NodeDown", "NonZeroExitCode", "OutOfMemory", "RaisedSignal", "SystemFailure", "TimeLimit"}
+)  # fmt: skip
 NEWS = ENDED - {"COMPLETED", "REVOKED"}
 """Ends that need an explanation."""
 
@@ -135,7 +146,7 @@ class SlurmFacts:
         """The facts that these records state and that were not stated before, in order of time for each run."""
         self.facts = []
         for job in sorted(
-            jobs, key=lambda each: (each.submit or each.start or 0, each.restarts or 0, each.state in ENDED)
+            joined(jobs), key=lambda each: (each.submit or each.start or 0, each.restarts or 0, each.state in ENDED)
         ):
             self._take_job(job)
         for at, life, second, common in self._completed:
@@ -171,10 +182,11 @@ class SlurmFacts:
             life = known["lives"][second] = {"n": count, "told": []}
         elif job.restarts is not None and not life["told"]:
             life["n"] = job.restarts
+        common = {"run": known["run"], "emitter": f"slurm/job/{job.job}"[:200], "job": job.job}
         if life.get("end") and ENDS in life["told"] and not (job.state == "COMPLETED" and RUN_ENDS not in life["told"]):
+            self._steps(job, life, int(second), common)  # accounting may tell of them later than the queue of the end
             return
         life["state"] = job.state
-        common = {"run": known["run"], "emitter": f"slurm/job/{job.job}"[:200], "job": job.job}
         self._queue(job, life, int(second), common)
         if job.start is not None and job.state in RUNNING | ENDED:
             life["start"] = job.start
@@ -199,7 +211,7 @@ class SlurmFacts:
             return
         if job.start is None and job.state not in WAITING:
             return
-        self._say(SchedulerState, life, second, QUEUED, since, common, state="queued", reason=_reason(job))
+        self._say(SchedulerState, life, second, QUEUED, since, common, state="queued", reason=_why_it_waited(job))
 
     def _others(self, run: str, job: str, before: int | None) -> list[int | None]:
         """When the run's other jobs that began (before an instant) let go of their nodes; None: not yet."""
@@ -248,7 +260,7 @@ class SlurmFacts:
     def _end(self, job: Job, life: dict[str, Any], second: int, common: dict[str, Any]) -> None:
         at = life["end"]
         words = masked(_words(job))
-        self._say(SchedulerState, life, second, SAID, at, common, state=job.state.lower(), reason=_reason(job))
+        self._say(SchedulerState, life, second, SAID, at, common, state=job.state.lower(), reason=_why_it_ended(job))
         node = job.failed_node or (job.nodes[0] if len(job.nodes) == 1 else None)
         if job.state in NEWS:
             attributes = {"state": job.state, "nodes": ",".join(job.nodes)[:2000]}
@@ -256,15 +268,10 @@ class SlurmFacts:
                 Evidence, life, second, STEPS, at, common, source="slurm", text=words, code=job.state,
                 node=node, attributes=tuple(sorted((key, value) for key, value in attributes.items() if value)),
             )  # fmt: skip
-            for index, step in enumerate(_telling_steps(job)):
-                text = f"StepId={job.job}.{step.name} State={step.state} NodeList={','.join(step.nodes)[:400]}"
-                self._say(
-                    Evidence, life, second, STEPS + 1 + index, step.end or at, common, source="slurm", text=text,
-                    code=step.state, node=step.nodes[0] if len(step.nodes) == 1 else None,
-                )  # fmt: skip
+            self._steps(job, life, second, common)
         if job.start is None:
             return
-        is_oom = job.state == "OUT_OF_MEMORY" or any(step.state == "OUT_OF_MEMORY" for step in job.steps)
+        is_oom = _is_out_of_memory(job)
         code = _exit_code(job, is_oom)
         if job.state in ("FAILED", "OUT_OF_MEMORY") and code is not None:
             self._say(
@@ -275,6 +282,17 @@ class SlurmFacts:
         self._say(AttemptEnded, life, second, ENDS, at, common, outcome=outcome, reason=words)
         if job.state == "COMPLETED":
             self._completed.append((at, life, second, common))
+
+    def _steps(self, job: Job, life: dict[str, Any], second: int, common: dict[str, Any]) -> None:
+        """What steps of a job that is over say beyond the job."""
+        if job.state not in NEWS:
+            return
+        for index, step in enumerate(_telling_steps(job)):
+            text = f"StepId={job.job}.{step.name} State={step.state} NodeList={','.join(step.nodes)[:400]}"
+            self._say(
+                Evidence, life, second, STEPS + 1 + index, step.end or life["end"], common, source="slurm", text=text,
+                code=step.state, node=step.nodes[0] if len(step.nodes) == 1 else None,
+            )  # fmt: skip
 
     def _is_last(self, end: int, life: Mapping[str, Any], run: str) -> bool:
         """No other job of the run waits or runs, or ended later."""
@@ -293,7 +311,9 @@ class SlurmFacts:
         if not event.node or event.start is None or condition is NodeCondition.READY:
             return
         for job, life in self._holding.get(event.node, ()):
-            slack = 0 if life["state"] == "COMPLETED" else AFTER_NS
+            slack = AFTER_NS if life["state"] in MAY_BE_THE_NODE else 0
+            if condition is NodeCondition.LOST and life["state"] == "FAILED" and event.node == life["nodes"][0]:
+                slack = 0  # its first node told how the script ended: it was still there
             if life["start"] <= event.start <= (life.get("end") or event.start) + slack:
                 self._tell_node(event, condition, self._jobs[job]["run"], job)
         if self._naming.run is not None and not self._jobs:
@@ -375,15 +395,38 @@ def _reason(job: Job) -> str | None:
     return None if job.reason is None else masked(job.reason)
 
 
+def _why_it_waited(job: Job) -> str | None:
+    """Why a job waited; of one that is over the queue tells why it ended instead."""
+    return None if _is_of_the_end(job) else _reason(job)
+
+
+def _why_it_ended(job: Job) -> str | None:
+    """Why a job ended; accounting tells why it waited instead, long after it did."""
+    return _reason(job) if _is_of_the_end(job) else None
+
+
+def _is_of_the_end(job: Job) -> bool:
+    return (job.reason or "").partition(":")[0] in ENDING_REASONS
+
+
+def _is_out_of_memory(job: Job) -> bool:
+    is_told = "OUT_OF_MEMORY" in (job.state, *(step.state for step in job.steps))
+    return is_told or OUT_OF_MEMORY in (job.signal, job.step_signal)
+
+
 def _words(job: Job) -> str:
     state = f"CANCELLED by {job.by}" if job.by else job.state
     parts = [f"JobId={job.job}", f"State={state}"]
     if job.exit_code is not None or job.signal is not None:
         parts.append(f"ExitCode={job.exit_code or 0}:{job.signal or 0}")
+    elif job.exit_text:
+        parts.append(f"ExitCode={job.exit_text}")
+    if job.step_signal == OUT_OF_MEMORY and job.state != "OUT_OF_MEMORY":
+        parts.append("DerivedExitCode=0:125 (OUT_OF_MEMORY in a step)")
     if job.failed_node:
         parts.append(f"FailedNode={job.failed_node}")
-    if job.reason and job.state not in ("COMPLETED", "PREEMPTED"):
-        parts.append(f"Reason={job.reason}")
+    if reason := _why_it_ended(job):
+        parts.append(f"Reason={reason}")
     return " ".join(parts)[:4000]
 
 
@@ -391,6 +434,8 @@ def _exit_code(job: Job, is_oom: bool) -> int | None:
     """A job's exit code, a signal as a negative one; None where nothing that is known says one."""
     if is_oom:
         return -9
+    if job.signal == NOT_LAUNCHED and (job.reason in (None, "JobLaunchFailure")):
+        return None
     if job.signal is not None and 0 < job.signal < 65:
         return -job.signal
     return job.exit_code or None

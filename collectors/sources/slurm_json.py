@@ -18,6 +18,7 @@ from rerail.collectors.sources.slurm_words import (
     digits_of,
     gpus_of,
     labels_of,
+    limit_of,
     mapping,
     number_of,
     seconds_of,
@@ -37,6 +38,9 @@ def read_json(text: str) -> Iterator[Record]:
         told = {"jobs": told}
     if not isinstance(told, dict):
         yield Refused(1, "file", text[:60], "not an object")
+        return
+    if not any(isinstance(told.get(name), list) for name in ("jobs", "nodes", "sinfo")):
+        yield Refused(1, "file", ", ".join(map(str, list(told)[:8])), "holds no list of jobs, nodes or sinfo")
         return
     is_old = _version(told) is not None and _version(told) < (22, 6)  # type: ignore[operator]
     for number, job in enumerate(sequence(told.get("jobs")), 1):
@@ -84,12 +88,13 @@ def _json_job(told: Mapping[str, Any], number: int, is_old: bool) -> Record:
         end=seconds_of(times.get("end") or told.get("end_time")) if state in ENDED else None,
         exit_code=code,
         signal=signal,
+        step_signal=_json_exit(told.get("derived_exit_code"))[1],
         nodes=_json_names(told.get("nodes") or mapping(told.get("job_resources")).get("nodes")),
         failed_node=words_of(told.get("failed_node")),
         gpus=_json_gpus(told),
         reason=words_of(words.get("reason") or told.get("state_reason")),
         restarts=number_of(told.get("restart_cnt")),
-        limit=_limit(times.get("limit") if times else told.get("time_limit")),
+        limit=limit_of(number_of(times.get("limit") if times else told.get("time_limit"))),
         labels=labels_of(
             {
                 "user": association.get("user") or told.get("user_name") or told.get("user"),
@@ -177,9 +182,3 @@ def _json_gpus(told: Mapping[str, Any]) -> int | None:
         if entry.get("type") == "gres" and str(entry.get("name", "")).partition(":")[0] == "gpu":
             return number_of(entry.get("count"))
     return None
-
-
-def _limit(told: object) -> str | None:
-    """Minutes, as Slurm's own text; None where there is no limit or it is not known."""
-    minutes = number_of(told)
-    return None if minutes is None or minutes <= 0 else str(minutes)

@@ -5,8 +5,11 @@ Instants are nanoseconds since 1970; None is not known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+
+AMBIGUOUS_CODES = frozenset({4, 6, 7, 8, 9, 11, 15})
+"""`sacct` prints an exit code above 128 less 128: 11 is 11, or 139 of a shell whose child died of signal 11."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,10 @@ class Job:
     end: int | None = None
     exit_code: int | None = None
     signal: int | None = None
+    exit_text: str = ""
+    """What was printed, where that does not tell the code: see `AMBIGUOUS_CODES`."""
+    step_signal: int | None = None
+    """The signal of the step that ended worst (`DerivedExitCode`)."""
     nodes: tuple[str, ...] = ()
     failed_node: str | None = None
     gpus: int | None = None
@@ -73,6 +80,37 @@ class Refused:
 
 
 Record = Job | NodeEvent | Refused
+
+
+def joined(jobs: Iterable[Job]) -> list[Job]:
+    """One record for each incarnation, where several commands told of it.
+
+    What the first told holds, except that an end holds against what was told before it; what it left out is taken from
+    the others: the queue knows the wait status and the count of requeues, accounting the steps and who cancelled.
+    """
+    found: dict[tuple[str, int | None], Job] = {}
+    for job in jobs:
+        key = (job.job, job.submit or job.start)
+        before = found.get(key)
+        if before is None:
+            found[key] = job
+        else:
+            is_news = job.end is not None and before.end is None
+            found[key] = _filled(job, before) if is_news else _filled(before, job)
+    return list(found.values())
+
+
+def _filled(job: Job, other: Job) -> Job:
+    """A record with what another of the same incarnation knows besides."""
+    told = {each.name: getattr(other, each.name) for each in fields(job) if not _is_known(getattr(job, each.name))}
+    if _is_known(job.exit_code) or _is_known(job.signal):  # both are of one status
+        told.pop("exit_code", None)
+        told.pop("signal", None)
+    return replace(job, **told)
+
+
+def _is_known(value: object) -> bool:
+    return value is not None and value != () and value != {}
 
 
 def printable(record: Record) -> Record:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from rerail.collectors.sources.cycle_info import node_names
-from rerail.collectors.sources.slurm_records import Job, NodeEvent, Record, Refused, Step
+from rerail.collectors.sources.slurm_records import AMBIGUOUS_CODES, Job, NodeEvent, Record, Refused, Step
 from rerail.collectors.sources.slurm_words import (
     ENDED,
     WAITING,
@@ -20,6 +20,7 @@ from rerail.collectors.sources.slurm_words import (
     gpus_of,
     instant,
     labels_of,
+    limit_told,
     state_of,
     words_of,
 )
@@ -92,6 +93,7 @@ def _job_row(row: Mapping[str, str], number: int, zone: int | None, jobs: list[R
             )
             jobs[-1] = _with_step(last, told)
         return
+    is_ambiguous = code in AMBIGUOUS_CODES and signal is None
     jobs.append(
         Job(
             job=(row.get("jobidraw") or name)[:200],
@@ -104,14 +106,16 @@ def _job_row(row: Mapping[str, str], number: int, zone: int | None, jobs: list[R
             eligible=instant(row.get("eligible", ""), zone),
             start=None if state in WAITING else instant(row.get("start", ""), zone),
             end=instant(row.get("end", ""), zone) if state in ENDED else None,
-            exit_code=code,
+            exit_code=None if is_ambiguous else code,
             signal=signal,
+            exit_text=row.get("exitcode", "") if is_ambiguous else "",
+            step_signal=exit_of(row.get("derivedexitcode", ""))[1],
             nodes=node_names(words_of(row.get("nodelist"))),
             failed_node=words_of(row.get("failednode")),
             gpus=gpus_of(row.get("alloctres") or row.get("reqtres") or ""),
             reason=words_of(row.get("reason")),
             restarts=digits_of(row.get("restarts", "")),
-            limit=words_of(row.get("timelimit")),
+            limit=limit_told(row.get("timelimit") or ""),
             labels=labels_of(row),
         )
     )
@@ -161,12 +165,13 @@ def _shown(record: Mapping[str, str], line: int, zone: int | None) -> Record:
         end=instant(record.get("EndTime", ""), zone) if state in ENDED else None,
         exit_code=code,
         signal=signal,
+        step_signal=exit_of(record.get("DerivedExitCode", ""))[1],
         nodes=node_names(words_of(record.get("NodeList"))),
         failed_node=words_of(record.get("FailedNode")),
         gpus=gpus_of(record.get("AllocTRES") or record.get("TRES") or ""),
         reason=words_of(record.get("Reason")),
         restarts=digits_of(record.get("Restarts", "")),
-        limit=words_of(record.get("TimeLimit")),
+        limit=limit_told(record.get("TimeLimit", "")),
         labels=labels_of(
             {
                 "user": record.get("UserId", "").partition("(")[0],

@@ -26,6 +26,7 @@ NOTHING = frozenset(
     {"", "none", "unknown", "n/a", "(null)", "none assigned", "invalid", "null", "unlimited", "partition_limit"}
 )
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_LIMIT = re.compile(r"(?:(?P<days>\d{1,6})-)?(?P<hours>\d{1,6}):(?P<minutes>\d\d):\d\d")
 _GPUS = re.compile(r"gres/gpu(?::[\w.-]+)?[=:](\d{1,7})")
 
 
@@ -100,6 +101,28 @@ def words_of(told: object) -> str | None:
         return None
     words = "".join(letter if letter.isprintable() else " " for letter in told).strip()
     return None if words.lower() in NOTHING else words[:2000]
+
+
+def limit_of(minutes: int | None) -> str | None:
+    """A limit of time as Slurm writes it, `[D-]HH:MM:SS`; None where there is none.
+
+    A requeued job without a limit is shown with one of 365 days.
+    """
+    if minutes is None or not 0 < minutes < 365 * 1440:
+        return None
+    days, rest = divmod(minutes, 1440)
+    return f"{days}-{rest // 60:02d}:{rest % 60:02d}:00" if days else f"{rest // 60:02d}:{rest % 60:02d}:00"
+
+
+def limit_told(text: str) -> str | None:
+    """A limit that is told as text: `[D-]HH:MM:SS`, or in minutes; None where there is none."""
+    words = words_of(text)
+    if words is None:
+        return None
+    told = _LIMIT.fullmatch(words)
+    if told is None:
+        return limit_of(digits_of(words)) if words.isdigit() else words
+    return limit_of(int(told["days"] or 0) * 1440 + int(told["hours"]) * 60 + int(told["minutes"]))
 
 
 def labels_of(row: Mapping[str, object]) -> dict[str, str]:

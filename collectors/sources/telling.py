@@ -33,6 +33,7 @@ LITERALS: tuple[bytes, ...] = (
     b"Read-only file",
     b"MPI_ABORT", b"Process name", b"DCGM_FR", b"access fault", b"_STATUS_", b"Duplicate GPU", b"ncclInvalid",
     b"wc_status", b"IBV_WC", b"OM when alloc",
+    b"ack-off", b"ackoff", b"BackOff", b"[launch.py:", b"GPU reset", b"times out",
     b"# EXIT rc", b"raining done", b"raining compl", b"raining finish", b"inished training",
 )  # fmt: skip
 """None of them holds a digit: lines are also compared without their digits."""
@@ -73,6 +74,11 @@ _TELLING = re.compile(
     r"|[Ss]pot interruption|Spot Instance Inter|be (?:interrupted|terminated|reclaimed|preempted)|instance-action"
     r"|HOST_MAINTENANCE|aintenance[- ]event|undergoing maintenance|rebalance rec|EventType|this job is preempted"
     r"|Host EC2|MPI_ABORT was|Process name: \[\[|Unexpected result"
+    r"|[Bb]ack-off [^\n]{0,20}restarting failed|CrashLoopBackOff|specified backoff limit|Killing subprocess \d"
+    r"|determine the device handle|SYSTEM_NOT_READY|SystemNotReady|not yet initialized|Ray killed this|has crashed"
+    r"|HW Exception by GPU|GPU reset begin|GSP Timeout|lame workers found|register times out|Stream synchronize timeout"
+    r"|termination is imminent|(?:Error|Exception) (?:saving|writing|uploading)"
+    r"|socket times out|modify QP|OPS function error"
 )
 _NEVER = re.compile(r"num nan iterations|\bINFO\b[^\n]{0,80}retry|timeout ?=|timeout: \d|--[\w-]{0,40}timeout")
 _ALWAYS = re.compile(r"Error|ERROR|rror:|Xid|out of memory|oom|CANCELLED|killed", re.IGNORECASE)

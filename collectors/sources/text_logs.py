@@ -57,6 +57,7 @@ def _whole(old: OldFile, kind: str) -> Read:
     return read_log(
         LinesFile(old),  # type: ignore[arg-type]
         emitter=f"{kind}/{place_of(old)}", run=old.run or old.stem, zone_seconds=old.zone_seconds, year=year,
+        written_at=old.at,
     )  # fmt: skip
 
 
@@ -75,8 +76,12 @@ def _what_of_training(read: Read) -> str:
     """What a log told of training, and what it did not, in a sentence; empty where it told of none."""
     steps = sum(fact.step_count for fact in read.facts if isinstance(fact, Steps))
     undated = f"{read.steps_undated} lines of steps tell no instant (kubectl logs --timestamps, or `| ts '%.s'`)"
+    if read.bars_dated_back:
+        bars = _count(read.bars_dated_back, "line")
+        back = f"{bars} of bars dated by the clock of the bar, counted back from when the file was written last"
+        undated = f"{undated}; {back}" if read.steps_undated else back
     if not steps:
-        return f"no steps: {undated}" if read.steps_undated else ""
+        return f"no steps: {undated}" if read.steps_undated or read.bars_dated_back else ""
     attempts = sum(isinstance(fact, AttemptStarted) for fact in read.facts)
     saves = sum(isinstance(fact, CheckpointMoment) and fact.stage == CheckpointStage.DURABLE for fact in read.facts)
     loads = sum(isinstance(fact, CheckpointLoaded) for fact in read.facts)
@@ -85,7 +90,7 @@ def _what_of_training(read: Read) -> str:
         f"{_count(loads, 'load')} told"
     )
     return f"{known}; a log does not tell GPUs, heartbeats and waits for data" + (
-        f"; {undated}" if read.steps_undated else ""
+        f"; {undated}" if read.steps_undated or read.bars_dated_back else ""
     )
 
 

@@ -29,6 +29,7 @@ GROUP_SUCCEEDED = re.compile(
 DONE = re.compile(r"Done waiting for other agents")
 DEATH_SIGNAL = re.compile(r"Received (?P<signal>\d{1,3}|Signals\.\w+) death signal, shutting down workers")
 CHILD_FAILED = re.compile(r"^(?:torch\.distributed\.elastic\.multiprocessing\.errors\.)?ChildFailedError")
+ROOT_CAUSE = re.compile(r"^Root Cause \(first observed failure\):")
 TABLE_TIME = re.compile(r"^\s+time\s+: (?P<day>\d{4}-\d\d-\d\d)_(?P<clock>\d\d:\d\d:\d\d)\s*$")
 TABLE_HOST = re.compile(r"^\s+host\s+: (?P<host>[\w.-]{1,120})\s*$")
 TABLE_RANK = re.compile(r"^\s+rank\s+: (?P<rank>\d{1,9}) \(local_rank: (?P<local>\d{1,9})\)")

@@ -28,6 +28,9 @@ _FOREIGN = (
 )  # fmt: skip
 _LOADER = ("torch/utils/data/", "multiprocessing/connection.py", "multiprocessing/queues.py", "webdataset/")
 _CHECKPOINT = ("torch/distributed/checkpoint/", "torch/serialization.py", "/safetensors/", "dist_checkpointing/")
+_CHECKPOINT_PATH = re.compile(r"(?:^|/)(?:checkpoint(?:ing)?/\w{1,80}|\w{0,40}checkpoint\w{0,40})\.py$", re.I)
+_RECOMPUTES = re.compile(r"torch/utils/checkpoint\.py|activation|recompute", re.I)
+"""Files named for checkpoints that save no state, but memory."""
 _SAMPLES = ("__getitem__", "__getitems__", "collate_fn", "__iter__")
 """Functions of a data set, in a file that is named for data: a loader without workers calls them itself."""
 _CHECKPOINT_NAME = re.compile(
@@ -82,12 +85,16 @@ class Tracebacks:
 
     def _frame(self, stream: str, path: str, line: str, function: str) -> None:
         _, own, through = (*self.open[stream].split(_BREAK), "", "", "")[:3]
-        path = path.replace(_BREAK, "")
+        path = path.replace(_BREAK, "").replace("\\", "/")
         if not any(part in path for part in _FOREIGN):
-            own = f"{path.replace(chr(92), '/').rpartition('/')[2][:120]}:{function[:120]}"
+            own = f"{path.rpartition('/')[2][:120]}:{function[:120]}"
         if any(part in path for part in _LOADER) or (not through and _is_of_data(path, function)):
             through = "data_loader"
-        elif not through and (any(part in path for part in _CHECKPOINT) or _CHECKPOINT_NAME.search(function)):
+        elif not through and (
+            any(part in path for part in _CHECKPOINT)
+            or _CHECKPOINT_NAME.search(function)
+            or (_CHECKPOINT_PATH.search(path) and not _RECOMPUTES.search(path))
+        ):
             through = "checkpoint"
         self.open[stream] = _BREAK.join((f"{path}:{line} in {function}"[:500], own, through))
 

@@ -65,7 +65,7 @@ def problems_router(queries: Queries, desk: ProblemDesk, token: str | None) -> A
 
     @router.post(
         "/api/v1/problems/{problem_id}/actions",
-        summary="Resolve, reopen, mark known, ignore, rename, merge, split, move, or undo one of these",
+        summary="Resolve, reopen, mark known, ignore, assign, rename, merge, split, move, or undo one of these",
         status_code=201,
         openapi_extra=_BODY,
     )

@@ -196,6 +196,10 @@ def reads_router(queries: Queries) -> APIRouter:
     def refused(request: Request, run: str | None = None, offset: Offset = 0, limit: Limit = 100) -> Response:
         return respond(request, plain(queries.refused(run, offset, limit)))
 
+    @router.get("/api/v1/blind", summary="Sources that cannot see just now: since when, why, and what would mend it")
+    def blind(request: Request, run: str | None = None, offset: Offset = 0, limit: Limit = 100) -> Response:
+        return respond(request, plain(queries.blind(run, offset, limit)))
+
     @router.get("/api/v1/emitters", summary="Who stated facts about a run")
     def emitters(request: Request, run: str) -> Response:
         return respond(request, plain(queries.emitters(run)))

@@ -74,7 +74,8 @@ def import_files(parsed: argparse.Namespace) -> int:
         known = formats()
         old_format = known.get(parsed.format)
         if old_format is None:
-            raise RerailError(f"no format is named {parsed.format!r}: {', '.join([FACTS, *known])}")
+            names = ", ".join([FACTS, *known])
+            raise RerailError(f"no format is named {parsed.format!r}: {names}; a launcher's log is `logs`")
     counts = Counts()
     paths = [path for given in parsed.paths for path in _files_of(given, old_format)]
     taken = Taken()
@@ -82,11 +83,18 @@ def import_files(parsed: argparse.Namespace) -> int:
     zone = zone_seconds(parsed.zone)
     files = [_File(path, parsed.run_id, old_format, counts, taken, zone) for path in paths]
     if parsed.stdout:
+        silent = []
         for file in files:
+            is_silent = True
             for line in file.lines():
                 sys.stdout.buffer.write(line)
+                is_silent = False
+            if is_silent:
+                silent.append(file.path)
         sys.stdout.buffer.flush()
         _tell_refused(counts)
+        for path in silent:
+            print(f"{path}: no fact is stated of it as {parsed.format}", file=sys.stderr)
         return 0
     settings = settings_of(parsed)
     if parsed.url or settings.url:

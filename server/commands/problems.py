@@ -99,6 +99,8 @@ def _said(parsed: argparse.Namespace) -> dict[str, object] | None:
     said: dict[str, object] = {}
     if parsed.resolve is not None:
         said = {"action": "resolve", "reason": parsed.resolve, "fixed_by": parsed.fixed_by}
+    elif parsed.assign is not None:
+        said = {"action": "assign", "assignee": parsed.assign.strip() or None}
     elif parsed.rename is not None:
         said = {"action": "rename", "title": parsed.rename}
     elif parsed.merge_into is not None:
@@ -152,6 +154,8 @@ def _print_problem(found: ProblemView) -> None:
     print(f"{row.status.value}; {row.incidents} incidents in {row.runs} runs on {row.nodes} nodes")
     print(f"first {(iso(row.first_at) or 'never')[:19]}, last {(iso(row.last_at) or 'never')[:19]} UTC")
     print(f"{_length(row.recover_ns)} recovering, {_cost(row.lost_gpu_ns)} GPU-h")
+    if row.assignee is not None:
+        print(f"looked after by {row.assignee}")
     if row.resolution is not None:
         by = f" by {row.resolution.author}" if row.resolution.author else ""
         fix = f" ({row.resolution.fixed_by})" if row.resolution.fixed_by else ""
@@ -187,7 +191,7 @@ def _told(entry: ActionEntry) -> str:
     """One line of the audit trail."""
     action = entry.action
     by = f" by {action.author}" if action.author else ""
-    details = [each for each in (action.into, action.title, action.reason, action.fixed_by) if each]
+    details = [each for each in (action.into, action.assignee, action.title, action.reason, action.fixed_by) if each]
     if action.facet is not None:
         details.insert(0, f"{action.facet}={action.value}")
     details += action.incidents[:3]

@@ -16,24 +16,23 @@ class BlindPeriods:
     __slots__ = ("_told",)
 
     def __init__(self) -> None:
-        self._told: dict[tuple[str, str], dict[int, list[tuple[int, int, int | None, str | None]]]] = {}
+        self._told: dict[tuple[str, str], dict[int, list[tuple[int, int, int | None, str | None, str | None]]]] = {}
 
     def take(self, fact: Blind, at: int, since: int, until: int | None) -> None:
         """One statement, with corrected instants."""
         of_source = self._told.setdefault((fact.emitter, fact.source), {})
-        of_source.setdefault(since, []).append((at, fact.seq, until, fact.reason))
+        of_source.setdefault(since, []).append((at, fact.seq, until, fact.reason, fact.node))
 
     def periods(self) -> tuple[BlindPeriod, ...]:
         """In the order they began."""
         found = []
-        for (_, source), of_source in sorted(self._told.items()):
+        for (emitter, source), of_source in sorted(self._told.items()):
             following: int | None = None
             for since in sorted(of_source, reverse=True):
                 statements = sorted(of_source[since], key=lambda entry: entry[:2])
-                ends = [until for _, _, until, _ in statements if until is not None]
-                reasons = [reason for _, _, _, reason in statements if reason]
-                found.append(
-                    BlindPeriod(source, since, ends[-1] if ends else following, reasons[0] if reasons else None)
-                )
+                ends = [until for _, _, until, _, _ in statements if until is not None]
+                reason = next((reason for _, _, _, reason, _ in statements if reason), None)
+                node = next((node for *_, node in statements if node), None)
+                found.append(BlindPeriod(source, since, ends[-1] if ends else following, reason, emitter, node))
                 following = since
         return tuple(sorted(found, key=lambda period: (period.since, period.source)))

@@ -30,6 +30,13 @@ from rerail.server.core.wanted import Wanted
 SURVIVED_NS = 120_000_000_000
 """A run that completed a step so long after something has survived it."""
 
+LONGEST_WORDS = 240
+"""Letters of a line that a sentence repeats."""
+CUT_FROM = 40
+"""Shorter words are a pattern's own, and end where it ends."""
+WORD_ENDS = " \t\n.,;:!?()[]{}'\"`<>"
+"""What may stand behind a whole word."""
+
 UNSTATED_ERROR_NS = 1_000_000_000
 """How far a clock that never stated its error may be off: machines that keep time by NTP agree better than that."""
 
@@ -63,6 +70,8 @@ class LinePattern:
     unless: re.Pattern[str] | None
     domain: Domain | None
     """Where it is not the rule's own."""
+    advice: str | None
+    """Where it is not the rule's own."""
     words: frozenset[str] | None
     """Of which a line holds one, in lower case, before the pattern can match; None where that is not known."""
 
@@ -74,11 +83,12 @@ class LinePattern:
 def line(
     pattern: str, says: str = "", role: CausalRole = CausalRole.INITIATING, confidence: float = 0.85,
     weight: Weight = Weight.LINE, sources: Iterable[str] = (), unless: str | None = None, domain: Domain | None = None,
+    advice: str | None = None,
 ) -> LinePattern:  # fmt: skip
     """A row of a rule's table. Letters match in either case."""
     return LinePattern(
         re.compile(pattern, re.IGNORECASE), role, says, confidence, weight, frozenset(sources),
-        None if unless is None else re.compile(unless, re.IGNORECASE), domain,
+        None if unless is None else re.compile(unless, re.IGNORECASE), domain, advice,
         words_of(pattern),
     )  # fmt: skip
 
@@ -97,6 +107,7 @@ class Reading:
     """Whom the line accuses, where that is not who said it."""
     traits: Pairs = ()
     domain: Domain | None = None
+    advice: str | None = None
     is_of_a_task: bool = False
     """Whether the rank is the number of a task of Slurm: a rank only where each task is one."""
 
@@ -191,9 +202,16 @@ class Case:
         return self.last_step_at is not None and at + SURVIVED_NS < self.last_step_at
 
     def rank_of_process(self, process: str) -> int | None:
-        """The rank whose process had this id, as the launcher named it when it ended."""
-        words = f"(pid: {process})"
-        return next((sign.rank for sign in self.signs if sign.rank is not None and words in sign.text), None)
+        """The rank whose process had this id, as the launcher named it; None also where only its local rank is told."""
+        sign = self.sign_of_process(process)
+        return None if sign is None else sign.rank
+
+    def sign_of_process(self, process: str) -> Sign | None:
+        """A launcher's line about the process of this id that tells its rank, else its local rank."""
+        named = re.compile(rf"\(pid:? {re.escape(process)}\)|\bsubprocess {re.escape(process)}\b", re.IGNORECASE)
+        told = [sign for sign in self.signs if process in sign.text and named.search(sign.text)]
+        with_rank = (sign for sign in told if sign.rank is not None)
+        return next(with_rank, next((sign for sign in told if sign.item.evidence.local_rank is not None), None))
 
     def who_ended(self, worker: WorkerExit) -> str:
         """Whose exit it was, in words; of a rank that is not known, what the line that tells of the exit names."""
@@ -240,6 +258,8 @@ class Match:
     traits: Pairs = ()
     domain: Domain | None = None
     """Where it is not the rule's own."""
+    advice: str | None = None
+    """Where it is not the rule's own."""
     confirming: tuple[TimedEvidence, ...] = ()
     """Evidence that supports it without having begun it."""
 
@@ -276,7 +296,7 @@ def read_by(rule: CauseRule, evidence: Evidence, lowered: str) -> Reading | None
         accused = groups.get("rank") or groups.get("rank_") or task
         return Reading(
             rule.name, row.role, row.says, found.group(0)[:300], row.confidence, row.weight,
-            int(accused) if accused else None, _traits(found, evidence), row.domain, task is not None,
+            int(accused) if accused else None, _traits(found, evidence), row.domain, row.advice, task is not None,
         )  # fmt: skip
     return rule.reads(evidence) if rule.reads is not None else None
 
@@ -325,6 +345,24 @@ def placed(sentence: str, where: str) -> str:
     )  # fmt: skip
 
 
+def shown_words(words: str, text: str = "", most: int = LONGEST_WORDS) -> str:
+    """What a line said, for a sentence: at most `most` letters, up to the end of a word, with `…` where more follows.
+
+    `text` is the line; what a pattern's bound cut off is seen there. Of a line that is not given nothing more follows.
+    """
+    at = text.find(words) if words else -1
+    behind = text[at + len(words) :].partition("\n")[0] if at >= 0 and len(words) >= CUT_FROM else ""
+    is_within = behind[:1] not in WORD_ENDS and not words[-1:].isspace()
+    is_between = behind[:1] == " " or words[-1:].isspace()
+    goes_on = is_within or (is_between and any(letter.isalnum() for letter in behind[:80]))
+    words = words.strip(" .:\n")
+    if len(words) <= most and not goes_on:
+        return words
+    if is_within or len(words) > most:
+        words = words[:most].rpartition(" ")[0] or words[:most]
+    return f"{words.rstrip(' .,;:(')}…"
+
+
 def from_lines(case: Case, rule: CauseRule) -> Match | None:
     """The conclusion from a rule's earliest accusing line."""
     signs = case.accusing(rule.name)
@@ -339,12 +377,12 @@ def from_sign(first: Sign, rule: CauseRule, resting_on: Sequence[Sign]) -> Match
     """The conclusion that one line allows."""
     reading = first.reading
     rank = reading.rank if reading.rank is not None else first.rank
-    words = reading.words.strip(" .:\n")
+    words = shown_words(reading.words, first.text)
     where = first.who if rank == first.rank else who(rank, first.node)
     sentence = placed(reading.says or "{where}: {words}.", where)
     return Match(
         reading.confidence,
-        sentence.replace("{words}", words[:240]),
+        sentence.replace("{words}", words).replace("….", "…"),
         rank,
         first.node,
         first.at,
@@ -353,6 +391,7 @@ def from_sign(first: Sign, rule: CauseRule, resting_on: Sequence[Sign]) -> Match
         weight=reading.weight,
         traits=reading.traits,
         domain=reading.domain,
+        advice=reading.advice,
     )
 
 

@@ -19,8 +19,8 @@ ERRORS: dict[str, dict[int, str]] = {
         220: "uncorrectable NVLink error",
         714: "hardware stack error",
         717: "operation not supported on global/shared address space",
-        802: "system not yet initialized",
     },
+    "fabric": {802: "system not yet initialized"},
     "configuration": {
         35: "CUDA driver version is insufficient",
         100: "no CUDA-capable device is detected",
@@ -38,7 +38,7 @@ ERRORS: dict[str, dict[int, str]] = {
         719: "unspecified launch failure",
     },
 }
-"""Class → number → words, as they begin."""
+"""Class → number → words, as they begin; `fabric` is of `gpu_hardware`, and none that a GPU is to blame for."""
 
 MENTIONS = r"(?:CUDA|HIP)[ _](?:driver |runtime )?(?:error|failure)"
 """How every printer begins but the runtime's own."""

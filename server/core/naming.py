@@ -31,6 +31,7 @@ _NODE = re.compile(
     r"\bnode name: ([A-Za-z0-9][\w.:-]{0,120})|\bnode: ?([A-Za-z0-9][\w.-]{0,120})"
     r"|\bNode failure on ([A-Za-z0-9][\w.-]{0,120})"
     r"|\bnode ([A-Za-z0-9][\w.-]{0,120}),|(?:^|\s)node/([A-Za-z0-9][\w.-]{0,250})(?=\s|$)"
+    r"|\bOwner Ip address: ([\d.]{7,40}) |\bmemory on node ([A-Za-z0-9][\w.-]{0,120}) is used"
     r"|\bat node \(ID: [0-9a-f]{1,64}, IP: ([\d.]{7,40})\)|\bthe node \(IP: ([\d.]{7,40}),"
     r"|\bnode ([A-Za-z][\w-]{0,60}\d[\w.-]{0,60})\b"
     r"|\bsrun: error: ([A-Za-z0-9][\w.-]{0,120}): tasks? |\bon node ([A-Za-z0-9][\w.-]{0,120}) exited"
@@ -45,7 +46,7 @@ _NCCL = re.compile(
     r"(?:\S{1,200} )?NCCL "
 )
 """How NCCL begins its lines: machine, process, thread, and the GPU by its number on that machine."""
-_PREFIX = re.compile(r"^(?:\[[A-Za-z_]{1,40}\d{1,7}\]:)?(?:\[rank\d{1,7}\]: ?){0,4}(?:\d{1,7}: )?")
+_PREFIX = re.compile(r"^(?:> {0,2}){0,3}(?:\[[A-Za-z_]{1,40}\d{1,7}\]:)?(?:\[rank\d{1,7}\]: ?){0,4}(?:\d{1,7}: )?")
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]{0,200})(?::(?: |$)([^\n]{0,4000})|\s{0,8}$)")
 _CALLED = re.compile(r"\brank=\d{1,7} (?:fn_ex|exit_ex|other_ex|init_ex): ([A-Za-z_]\w{0,100})\(([^\n]{0,4000})")
 _PRINTED = re.compile(r"\bEXC ([A-Za-z_][\w.]{0,100}(?:Error|Exception))[: ]([^\n]{0,2000})")
@@ -92,7 +93,7 @@ def node_in(text: str) -> str | None:
     head = text[:2000]
     if "NCCL " in head and (spoke := _NCCL.search(head)):
         return spoke["node"]
-    if "ode" not in head and "srun" not in head and " kernel:" not in head:
+    if "ode" not in head and "srun" not in head and " kernel:" not in head and "Owner Ip" not in head:
         return None
     found = _SYSLOG.match(head) or _NODE.search(head)
     if found is None:

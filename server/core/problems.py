@@ -9,9 +9,9 @@ Rules
   same way.
 - An undo takes an action out of the list as if it never was, and an undo can be undone. An action on a split that was
   undone has no effect while that is so.
-- A problem is new until somebody said something about it; then known, resolved or ignored by the latest word, and
-  regressed where an incident began after it was marked resolved. Whatever is said of a problem stays with it when it
-  is merged away, and counts again when that is undone.
+- A problem is new until somebody said something about it or was told to look after it; then known, resolved or ignored
+  by the latest word, and regressed where an incident began after it was marked resolved. Whatever is said of a problem
+  stays with it when it is merged away, and counts again when that is undone.
 - A problem's revision is the latest action that touched it: who acts on an older one is told so (`Conflict`).
 """
 
@@ -41,6 +41,8 @@ class ActionKind(StrEnum):
     REOPEN = "reopen"
     KNOWN = "known"
     IGNORE = "ignore"
+    ASSIGN = "assign"
+    """`assignee` looks after `problem`; without one, nobody does any more."""
     UNDO = "undo"
     """The action `undoes` never was."""
 
@@ -82,6 +84,7 @@ class ProblemAction:
     fixed_by: str | None = None
     """Of a resolution: the config change or the commit."""
     undoes: int | None = None
+    assignee: str | None = None
 
     @property
     def made(self) -> str | None:
@@ -113,6 +116,8 @@ class Standing:
     """The latest in force, also where it was reopened since."""
     taken_back: ProblemAction | None = None
     """What somebody said of it after its resolution, which the resolution does not outlive."""
+    assignee: str | None = None
+    """Who looks after it."""
 
     def status(self, last_began_at: int | None) -> Status:
         """How it stands, if its latest incident began then."""
@@ -122,7 +127,7 @@ class Standing:
             return Status.REGRESSED if is_back else Status.RESOLVED
         if self.said is ActionKind.IGNORE:
             return Status.IGNORED
-        return Status.NEW if self.said is None else Status.KNOWN
+        return Status.NEW if self.said is None and self.assignee is None else Status.KNOWN
 
 
 UNTOUCHED = Standing()
@@ -170,6 +175,8 @@ class Ledger:
         before = self._standing.get(action.problem, UNTOUCHED)
         if action.kind is ActionKind.RENAME:
             self._standing[action.problem] = replace(before, title=action.title)
+        elif action.kind is ActionKind.ASSIGN:
+            self._standing[action.problem] = replace(before, assignee=action.assignee)
         elif action.made is not None and action.title is not None:
             self._standing[action.made] = Standing(title=action.title)
         elif action.kind in STATING:

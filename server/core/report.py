@@ -123,7 +123,14 @@ def figures(view: RunView) -> dict[str, object]:
             "unexplained_seconds": seconds(quality.unexplained_ns),
             "unexplained": [unexplained_figures(each) for each in quality.unexplained],
             "blind": [
-                {"source": each.source, "since": iso(each.since), "until": iso(each.until), "reason": each.reason}
+                {
+                    "source": each.source,
+                    "node": each.node,
+                    "emitter": each.emitter,
+                    "since": iso(each.since),
+                    "until": iso(each.until),
+                    "reason": each.reason,
+                }
                 for each in quality.blind
             ],
             "contradictions": [_contradiction(each) for each in quality.contradictions],

@@ -450,6 +450,10 @@ class BlindPeriod:
     since: int
     until: int | None
     reason: str | None = None
+    emitter: str | None = None
+    """Who said so."""
+    node: str | None = None
+    """Where it looks from; None where that was not said."""
 
 
 @dataclass(frozen=True, slots=True)

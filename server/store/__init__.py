@@ -226,6 +226,9 @@ class Store(Protocol):
     def emitters(self, run: str) -> tuple[EmitterRow, ...]:
         """Who stated facts about a run, by name."""
 
+    def live_rows(self, run: str | None, limit: int) -> tuple[tuple[RunRow, ...], int]:
+        """Rows of runs that are not over, those heard last first, and how many there are; of `run` alone where told."""
+
     def refused(self, run: str | None, offset: int, limit: int) -> RefusedPage:
         """Refused lines, newest first; those of all runs where `run` is None."""
 

@@ -64,7 +64,7 @@ def action_columns(action: ProblemAction) -> dict[str, object]:
     """The row of an action."""
     said = {
         name: value
-        for name in ("into", "incidents", "facet", "value", "title", "fixed_by", "undoes")
+        for name in ("into", "incidents", "facet", "value", "title", "fixed_by", "undoes", "assignee")
         if (value := getattr(action, name)) not in (None, ())
     }
     return {

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, and_, bindparam, func, make_url, sele
 from rerail.server.core.facts import Fact
 from rerail.server.core.report import iso
 from rerail.server.core.rollup import Resolution, RollupBin, between, summed
-from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
+from rerail.server.core.view import Checkpoint, Incident, RunState, RunView, Span, StepPoint
 from rerail.server.query_results import (
     EmitterRow,
     IncidentMark,
@@ -340,6 +340,20 @@ class Reader:
                 )
             )
         return tuple(rows)
+
+    def live_rows(self, run: str | None, limit: int) -> tuple[tuple[RunRow, ...], int]:
+        """See `Store.live_rows`."""
+        view = tables.run_view.c
+        live = [view.state != RunState.ENDED.value, *([] if run is None else [view.run_id == key_of(run)])]
+        with self._engine.connect() as connection:
+            found = connection.execute(
+                select(view.row).where(*live).order_by(view.last_heard_at.desc().nulls_last(), view.run_id).limit(limit)
+            ).scalars()
+            rows = tuple(documents.read_document(RunRow, packed) for packed in found)
+            total = len(rows)
+            if total == limit:
+                total = connection.execute(select(func.count()).select_from(tables.run_view).where(*live)).scalar_one()
+        return rows, total
 
     def refused(self, run: str | None, offset: int, limit: int) -> RefusedPage:
         """See `Store.refused`."""

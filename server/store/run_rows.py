@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rerail.server.core.statistics import percentile
 from rerail.server.core.view import Attempt, Incident, RunView
-from rerail.server.query_results import AttemptMark, IncidentMark, RunMarks, RunRow
+from rerail.server.query_results import MOST_BLIND, AttemptMark, IncidentMark, RunMarks, RunRow
 
 SORTABLE = (
     "run_id", "state", "name", "project", "outcome", "current_phase", "as_of", "started_at", "ended_at",
@@ -57,6 +57,7 @@ def row_of_view(view: RunView) -> RunRow:
         checkpoint_age_ns=view.checkpoint.age_ns,
         newest_durable_step=view.checkpoint.newest_durable_step,
         steps_at_risk=view.checkpoint.steps_at_risk,
+        blind=tuple(each for each in view.data_quality.blind if each.until is None)[:MOST_BLIND],
     )
 
 

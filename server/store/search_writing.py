@@ -213,7 +213,7 @@ def _split_words(problem: str, ledger: Ledger) -> str:
 
 
 def _said(action: ProblemAction) -> Iterable[str]:
-    return (each for each in (action.reason, action.fixed_by, action.title, action.author) if each)
+    return (each for each in (action.reason, action.fixed_by, action.title, action.author, action.assignee) if each)
 
 
 def problems_touched(action: ProblemAction, connection: Connection) -> list[str]:

@@ -168,6 +168,11 @@ class SqlStore:
         with engines.answering():
             return self._reader.emitters(run)
 
+    def live_rows(self, run: str | None, limit: int) -> tuple[tuple[RunRow, ...], int]:
+        """Rows of runs that are not over."""
+        with engines.answering():
+            return self._reader.live_rows(run, limit)
+
     def refused(self, run: str | None, offset: int, limit: int) -> RefusedPage:
         """Refused lines, newest first."""
         with engines.answering():

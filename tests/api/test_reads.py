@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from urllib.parse import quote
@@ -223,3 +224,34 @@ def test_a_list_that_cannot_be_is_refused_and_not_a_bug(client, query: str):
     answer = client.get(f"/api/v1/runs?{query}")
     assert answer.status_code == 422
     assert answer.json()["error"]["code"] == "invalid_parameter"
+
+
+def test_who_cannot_see_is_told_for_all_runs_that_are_not_over(
+    client: httpx.Client, settled: Callable[[httpx.Client], None]
+) -> None:
+    """One row for each source, whatever runs it is blind of; what sees again, and runs that are over, are left out."""
+    assert client.get("/api/v1/blind").json() == {"rows": [], "total": 0, "runs": 0, "is_whole": True}
+    started = [{"kind": "attempt_started", "run": run, "emitter": "a", "seq": 0, "at": T} for run in ("a", "b", "over")]
+    down: list[dict[str, object]] = [
+        {"kind": "blind", "run": run, "emitter": "slurm", "seq": 1, "at": T + place * S, "source": "slurm sacct",
+         "since": T + place * S, "reason": "sacct is not installed here"}
+        for place, run in enumerate(("b", "a", "over"))
+    ]  # fmt: skip
+    down += [
+        {"kind": "blind", "run": "a", "emitter": f"agent/{node}", "node": node, "seq": 1, "at": T + 9 * S,
+         "source": "kernel", "since": T + 9 * S, "reason": "/dev/kmsg: Operation not permitted"}
+        for node in ("n1", "n2")
+    ]  # fmt: skip
+    down.append({**down[-1], "seq": 2, "at": T + 20 * S, "until": T + 20 * S, "reason": None})
+    over = {"kind": "run_ended", "run": "over", "emitter": "a", "seq": 3, "at": T + 30 * S, "outcome": "completed"}
+    content = "\n".join(json.dumps({name: value for name, value in row.items() if value is not None})
+                        for row in [*started, *down, over])  # fmt: skip
+    assert client.post(FACTS, content=content.encode()).json()["rejected"] == []
+    settled(client)
+    page = client.get("/api/v1/blind").json()
+    assert (page["total"], page["runs"], page["is_whole"]) == (2, 2, True)
+    queue, kernel = page["rows"]
+    assert (queue["source"], queue["runs"], queue["run_count"]) == ("slurm sacct", ["b", "a"], 2)
+    assert queue["since"] == "2025-10-09T08:53:20.000000Z" and "management node" in queue["mend"]
+    assert (kernel["node"], kernel["emitter"], kernel["runs"]) == ("n1", "agent/n1", ["a"])
+    assert [row["source"] for row in client.get("/api/v1/blind", params={"run": "b"}).json()["rows"]] == ["slurm sacct"]

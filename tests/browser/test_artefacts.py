@@ -17,7 +17,7 @@ from tests.dumps import CORPUS
 
 playwright_api = pytest.importorskip("playwright.sync_api")
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.anywhere]
 
 BEGAN = 1_795_953_600 * SECOND
 """A minute before the recorded dumps were made."""

@@ -13,7 +13,7 @@ import pytest
 from rerail.server.cli import main
 from tests.browser.serving import Server, serve
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.anywhere]
 RUN = "synth-5-large"
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.browser.serving import Server, serve
 from tests.browser.stories import SECOND, finished
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.anywhere]
 
 NASTY = (Path(__file__).parent.parent / "corpus" / "notes" / "nasty.txt").read_text().split("\n====\n")
 START = 1_790_000_000 * SECOND

@@ -29,9 +29,8 @@ def drawn(page: object) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/runs", "/data"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_an_empty_store_teaches_the_command_with_its_own_address(empty_server, open_page, path, scheme):
-    page, _ = open_page(empty_server.url + path, color_scheme=scheme)
+def test_an_empty_store_teaches_the_command_with_its_own_address(empty_server, open_page, path):
+    page, _ = open_page(empty_server.url + path)
     assert empty_server.url in page.inner_text(".command-line >> nth=0")
 
 

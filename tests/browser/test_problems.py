@@ -12,7 +12,7 @@ import pytest
 from tests.browser.serving import Server, serve
 from tests.browser.stories import SECOND, RunStory
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.anywhere]
 
 
 def failing(run: str, began: int, text: str, rank: int = 3) -> str:
@@ -100,8 +100,14 @@ def test_a_problem_is_resolved_and_comes_back_with_a_new_incident(problems_serve
     past = history()
     assert "Last resolved by Ada: skip bad records. Fixed by c0ffee. It came back since." in past
     assert "The same fault, by every part of its fingerprint." in page.inner_text("#similar")
+    page.click("#problem [data-action=assign]")
+    assert page.input_value("#problem-assignee") == "Ada", "who looks is offered"
+    fill(page, assignee="Ben")
+    confirm(page)
+    page.wait_for_selector("#problem >> text=Ben looks after it")
     page.click("#problem a[href^='/problems/']")
     page.wait_for_selector("#problem-page")
+    assert "Ada assigned it to Ben" in page.inner_text("#history").replace("\n", " ")
 
 
 @pytest.fixture
@@ -176,7 +182,7 @@ def test_a_node_tells_its_runs_and_what_it_is_blamed_for(calm, open_page):
     page.wait_for_selector("#node-page")
     assert "two~0" in page.inner_text("#blamed")
     assert "three" in page.inner_text("#runs")
-    page.click("text=open the list")
+    page.click("text=Their problems")
     page.wait_for_selector("#problems-list table")
     assert "node=node00" in page.url
 

@@ -102,6 +102,37 @@ def test_a_worker_that_hangs_and_does_not_answer_is_blindness_until_it_steps_aga
     assert source.poll(None).facts == ()
 
 
+@pytest.mark.parametrize(
+    ("armed_seconds", "silent_seconds", "hangs"),
+    [
+        (None, 59, False),
+        (None, 61, True),
+        (300, 61, True),
+        (40, 19, False),
+        (40, 21, True),
+        (2, 5, False),
+        (2, 7, True),
+    ],
+)
+def test_a_rank_is_asked_before_the_time_out_of_its_heartbeats_kills_it(
+    make_recorder: Callable[..., Recorder], tmp_path: Path, armed_seconds, silent_seconds, hangs
+):
+    """Steps take 3 s here: whatever is armed, two of them are waited."""
+    recorder = make_recorder(run="r", rank=3)
+    (rings,) = {path.parent for path in tmp_path.rglob("*.ring")}
+    watch = StepWatch(rings)
+    recorder.ready()
+    recorder.arm(None if armed_seconds is None else armed_seconds * 10**6)
+    recorder.heartbeat()
+    recorder.step(1)
+    now = time.monotonic_ns()
+    watch.look(now)
+    for ring in watch._rings.values():
+        ring.lengths.extend([3 * 10**9] * 9)
+    assert watch.look(now + silent_seconds * 10**9)[3].is_hanging is hangs
+    watch.close()
+
+
 HANG = """
 import os, sys, time
 os.environ["TORCH_FR_BUFFER_SIZE"] = "100"

@@ -164,3 +164,43 @@ def test_a_kernels_log_is_joined_to_workers_whose_launcher_said_nothing_more(jud
 )  # fmt: skip
 def test_who_printed_a_line_is_not_who_failed(judged, lines, said):
     assert said_of(judged(train="\n".join(lines) + "\n")) == said
+
+
+DEEPSPEED = (
+    "".join(
+        f"[2026-11-29 12:00:2{local},195] [INFO] [launch.py:319:sigkill_handler] Killing subprocess {4240 + local}\n"
+        for local in range(4)
+    )
+    + "[2026-11-29 12:00:25,238] [ERROR] [launch.py:325:sigkill_handler] ['/usr/bin/python', '-u', 'train.py', "
+    "'--local_rank=3', '--deepspeed'] exits with return code = -9\n"
+)
+SIZE = "[2026-11-29 11:00:00,100] [INFO] [launch.py:146:main] nnodes={nodes}, num_local_procs=4, node_rank={place}\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "rank", "who"),
+    [
+        ("", None, "Local rank 2 on gpu-5"),
+        (SIZE.format(nodes=1, place=0), 2, "Rank 2 on gpu-5"),
+        (SIZE.format(nodes=2, place=1), 6, "Rank 6 on gpu-5"),
+    ],
+)
+def test_deepspeed_names_its_processes_in_the_order_of_their_local_ranks(judged, before, rank, who):
+    verdict = judged(launcher=before + DEEPSPEED, kernel=KILLED)
+    assert said_of(verdict) == ("host_oom", rank, "gpu-5")
+    assert verdict.sentence.startswith(f"{who} was killed by the kernel")
+
+
+def test_the_local_rank_in_the_command_of_deepspeed_is_that_of_the_last_process(judged):
+    verdict = judged(launcher=SIZE.format(nodes=1, place=0) + DEEPSPEED)
+    assert said_of(verdict) == ("sigkill", None, None)
+
+
+def test_a_process_that_deepspeed_named_at_its_start_is_known(judged):
+    spawned = (
+        "[2026-11-29 11:00:00,200] [INFO] [launch.py:256:main] process 4242 spawned with command: ['/usr/bin/python', "
+        "'-u', 'train.py', '--local_rank=1', '--deepspeed']\n"
+    )
+    ended = DEEPSPEED.splitlines(keepends=True)[2]
+    verdict = judged(launcher=SIZE.format(nodes=1, place=0) + spawned + ended, kernel=KILLED)
+    assert said_of(verdict) == ("host_oom", 1, "gpu-5")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from rerail.collectors.formats import OldFile, formats
 from rerail.collectors.patience import Patience
+from rerail.collectors.sources.attempts import MOST_WAITING
 from rerail.collectors.sources.error_files import error_file, evidence_of_error_file
 from rerail.collectors.sources.log_reader import BLOCK_BYTES, read_log
 from rerail.collectors.sources.run_files import read_run_files
@@ -109,6 +110,24 @@ def test_a_storm_is_kept_a_few_times_and_counted():
     assert len(told.facts) < 60
     assert told.lines_counted > 49_000
     assert any("ECC" in fact.text for fact in told.facts)
+
+
+def watchdog(rank: int) -> bytes:
+    return (
+        b"[rank%d]:[E1129 12:30:00.000001000 ProcessGroupNCCL.cpp:629] [Rank %d] Watchdog caught collective operation "
+        b"timeout: WorkNCCL(SeqNum=8, OpType=ALLREDUCE) ran for 600004 milliseconds before timing out.\n" % (rank, rank)
+    )
+
+
+@pytest.mark.parametrize(("ranks", "kept"), [(300, 299), (5000, MOST_WAITING + 64)])
+def test_of_a_storm_of_watchdogs_the_first_word_of_each_rank_is_kept(ranks, kept):
+    others = [rank for rank in range(ranks) if rank != 250]
+    told = read(b"".join(watchdog(rank) for rank in (*others, *others)) + b"[rank7]: RuntimeError: Broken pipe\n")
+    waited = [fact.rank for fact in told.facts if "Watchdog caught" in fact.text]
+    assert 250 not in waited
+    assert set(waited) == set(others) if ranks < MOST_WAITING else len(set(waited)) >= MOST_WAITING
+    assert len(waited) <= kept
+    assert any("Broken pipe" in fact.text for fact in told.facts)
 
 
 def test_text_of_many_shapes_is_searched_and_nothing_is_lost():

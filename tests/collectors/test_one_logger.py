@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rerail.server.cli import main
-from rerail.server.core.facts import CheckpointLoaded, CheckpointMoment, Fact, Steps
+from rerail.server.core.facts import CheckpointLoaded, CheckpointMoment, Fact, RecoveryMark, Steps
 from tests.import_truth import folded, imported
 from tests.story import seconds_by_phase
 
@@ -78,3 +78,32 @@ def test_a_line_that_is_no_record_is_refused_and_the_rest_is_read(tmp_path: Path
     told = capsys.readouterr().err
     assert "broken.jsonl:4: " in told and "broken.jsonl:5: stop_event.timestamp_msec" in told
     assert len(imported("one-logger", path, run="llm")) == len(imported("one-logger", FILES[0], run="llm"))
+
+
+def test_the_launcher_of_nvrx_05_tells_the_moments_of_a_restart():
+    """Written by `ft_launcher` 0.5.0: rank 1 exits with 3 after five heartbeats, the second attempt ends well."""
+    facts = imported("one-logger", CORPUS.parent / "one_logger_launcher" / "nvrx_0.5.0.jsonl", run="llm")
+    marks = [
+        (fact.restart, fact.stage.value, fact.at % 10**12 // 10**6) for fact in facts if isinstance(fact, RecoveryMark)
+    ]
+    assert marks == [
+        (0, "rendezvous_started", 332620), (0, "rendezvous_completed", 332885), (0, "workers_started", 333010),
+        (0, "noticed", 338490), (0, "workers_gone", 338679),
+        (1, "rendezvous_started", 338721), (1, "rendezvous_completed", 338806), (1, "workers_started", 338907),
+    ]  # fmt: skip
+    _, view = folded(facts)
+    assert [(each.number, each.scope, each.outcome) for each in view.attempts] == [
+        (0, None, "failed"), (1, "in_job", None),
+    ]  # fmt: skip
+    assert len(view.incidents) == 1 and view.data_quality.contradictions == ()
+
+
+def test_a_launcher_beside_its_ranks_counts_the_attempts(tmp_path: Path):
+    """Of a folder the processes of ranks are numbered; what the launcher says of its cycles stays as it is."""
+    launcher = (CORPUS.parent / "one_logger_launcher" / "nvrx_0.5.0.jsonl").read_text()
+    (tmp_path / "launcher.jsonl").write_text(launcher.replace('"session_tag":""', '"session_tag":"4242"'))
+    for file in FILES:
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    facts = imported("one-logger", tmp_path, run="llm")
+    assert {fact.restart for fact in facts if fact.job == "4242"} == {0, 1}
+    assert {fact.restart for fact in facts if fact.job is None} == {0, 1}

@@ -13,9 +13,10 @@ import requests
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rerail.collectors.commands import say_how_many
 from rerail.collectors.source import NotConfigured, Source, SourceDown
 from rerail.collectors.sources import prometheus_client
-from rerail.collectors.sources.prometheus import PrometheusSource
+from rerail.collectors.sources.prometheus import SOURCE, PrometheusSource
 from rerail.collectors.sources.prometheus_client import PrometheusClient, QueryFailed, Reach
 from rerail.collectors.sources.prometheus_facts import Naming, RuleFacts
 from rerail.collectors.sources.prometheus_memory import packed, unpacked
@@ -155,7 +156,9 @@ def test_a_label_names_the_run_and_other_machines_are_left_out():
     assert source.runs == ("a",)
 
 
-def test_a_query_that_fails_is_blind_a_server_that_does_not_answer_is_down_and_no_series_is_neither():
+def test_a_query_that_fails_is_blind_a_server_that_does_not_answer_is_down_and_no_series_is_neither(
+    capsys: pytest.CaptureFixture[str],
+):
     server = Recorded()
     xid, remap = BY_NAME["xid"], BY_NAME["row_remap_failure"]
     server.series[xid.query] = [(gpu(), at(0, 0, 79))]
@@ -163,6 +166,8 @@ def test_a_query_that_fails_is_blind_a_server_that_does_not_answer_is_down_and_n
     assert isinstance(source, Source)
     assert [fact.kind for fact in source.finish(None).facts] == ["evidence"]
     assert source.empty == ("row_remap_failure",)
+    say_how_many(SOURCE, (source,), 1)
+    assert "nothing is there of: row_remap_failure" in capsys.readouterr().err
     server.failing[remap.query] = QueryFailed("HTTP 422: too slow")
     polled = source_of(server, (xid, remap)).finish(None)
     (blind,) = [fact for fact in polled.facts if isinstance(fact, Blind)]

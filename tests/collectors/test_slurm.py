@@ -25,8 +25,19 @@ from rerail.collectors.sources.slurm_output import is_slurm, read
 from rerail.collectors.sources.slurm_records import Job, NodeEvent, Refused
 from rerail.collectors.sources.slurm_words import state_of
 from rerail.server.commands.classifying import classify
-from rerail.server.core.codec import FactError, decode_line, encode_line
-from rerail.server.core.facts import AttemptEnded, AttemptStarted, Blind, Exit, Fact, NodeState, Phase, RunEnded
+from rerail.server.core.codec import FactError, canonical, decode_line, encode_line
+from rerail.server.core.facts import (
+    AttemptEnded,
+    AttemptStarted,
+    Blind,
+    Evidence,
+    Exit,
+    Fact,
+    NodeState,
+    Phase,
+    RunEnded,
+    SchedulerState,
+)
 from rerail.server.core.fold import RunFold
 
 CORPUS = Path(__file__).parent.parent / "corpus" / "slurm"
@@ -120,13 +131,67 @@ def test_the_nodes_of_one_file_explain_the_jobs_of_another():
     assert ("7", "node_lost", "infrastructure", "n1") in judged("sacct.json", "sinfo.json")
 
 
+# --- a cluster to whose jobs one of each was done ---
+
+ONE_OF_EACH = CORPUS.parent / "slurm_one_of_each"
+EVENTS = "../slurm_one_of_each/sacctmgr_events.psv"
+TRUTH = json.loads((ONE_OF_EACH / "truth.json").read_text())["jobs"]
+
+
+@pytest.mark.parametrize(("file", "judged_from"), [("sacct.psv", "sacct"), ("squeue.json", "squeue")])
+def test_what_was_done_to_each_job_is_how_it_is_judged(file: str, judged_from: str):
+    found = {job: (cause, node) for job, cause, _, node in judged(f"../slurm_one_of_each/{file}", EVENTS)}
+    told = {job: each[judged_from] for job, each in TRUTH.items() if each.get(judged_from)}
+    assert {job: found[job][0] for job in told} == told
+    assert {job: found[job][1] for job in found if "node" in TRUTH.get(job, {})} == {
+        job: each["node"] for job, each in TRUTH.items() if "node" in each and job in found
+    }
+
+
+def test_what_accounting_and_the_queue_know_is_one_story():
+    """The queue knows wait statuses and counts, accounting every incarnation, the steps and who cancelled."""
+    facts = stated("../slurm_one_of_each/squeue.json", "../slurm_one_of_each/sacct.psv", EVENTS)
+    ends: dict[str | None, list[str | None]] = {}
+    for fact in facts:
+        if isinstance(fact, AttemptEnded):
+            ends.setdefault(fact.job, []).append(fact.outcome)
+    assert {job: ends[job] for job in TRUTH} == {job: each["ends"] for job, each in TRUTH.items()}
+    codes = {fact.job: fact.exit_code for fact in facts if isinstance(fact, Exit) and fact.job in TRUTH}
+    assert codes == {job: each["exit"] for job, each in TRUTH.items() if "exit" in each}
+    texts = {
+        fact.job: fact.text for fact in facts if isinstance(fact, Evidence) and fact.code in ("FAILED", "CANCELLED")
+    }
+    assert texts["3"] == "JobId=3 State=CANCELLED by 0 ExitCode=143:0"
+    assert "OUT_OF_MEMORY in a step" in texts["5"] and "JobLaunchFailure" in texts["17"]
+    limits = {fact.config for fact in facts if isinstance(fact, AttemptStarted)}
+    assert limits == {None, canonical({"slurm_time_limit": "00:01:00"})}  # 365 days after a requeue are no limit
+    waited = {fact.reason for fact in facts if isinstance(fact, SchedulerState) and fact.state == "queued"}
+    assert not waited & {"NonZeroExitCode", "TimeLimit", "NodeDown", "JobLaunchFailure"}
+
+
+def test_steps_that_are_told_after_the_end_are_evidence_still():
+    memory: dict[str, Any] = {}
+    queue, nodes = records("../slurm_one_of_each/squeue.json")
+    SlurmFacts(memory).take(queue, nodes)
+    late = SlurmFacts(memory).take([job for job in records("../slurm_one_of_each/sacct.psv")[0] if job.job == "5"])
+    assert [(fact.code, fact.text) for fact in late if isinstance(fact, Evidence)] == [
+        ("OUT_OF_MEMORY", "StepId=5.0 State=OUT_OF_MEMORY NodeList=n0")
+    ]  # fmt: skip
+
+
 def test_text_and_json_of_one_cluster_tell_the_same():
     """Beside what 22.05's JSON does not know: who cancelled by number, and the exit code of a script."""
     plain, _ = records("sacct.psv")
     told, _ = records("sacct.json")
     for one, other in zip(plain, told, strict=True):
         same = replace(
-            one, steps=other.steps, labels=other.labels, limit=other.limit, by=other.by, exit_code=other.exit_code
+            one,
+            steps=other.steps,
+            labels=other.labels,
+            limit=other.limit,
+            by=other.by,
+            exit_code=other.exit_code,
+            exit_text="",
         )
         assert other == same
 
@@ -197,7 +262,7 @@ def test_every_release_of_the_json_tells_the_same_job(release: str):
         9,
         ("gpu07", "gpu08"),
         4,
-        "60",
+        "01:00:00",
     )
     assert (job.submit, job.start, job.end) == tuple(at * SECOND for at in (1795954463, 1795954500, 1795954600))
     assert job.restarts == (1 if release >= "24.11" else None)

@@ -80,6 +80,37 @@ def test_the_bars_of_a_real_run_are_read_to_a_tenth_of_a_second():
     assert sum(fact.step_count for fact in steps if fact.restart == 0) == 19
 
 
+def bars(epoch: int, *, end: str = "\n") -> str:
+    """Of Lightning: fifty batches in twenty seconds, without any stamp."""
+    return "".join(
+        f"Epoch {epoch}: {2 * done:3d}%|{'#' * (done // 5):10s}| {done}/50 [00:{done * 2 // 5:02d}<00:01, 2.5it/s]{end}"
+        for done in range(1, 51)
+    )
+
+
+@pytest.mark.parametrize("end", ["\n", "\r"])
+def test_bars_without_a_stamp_are_dated_by_their_clock_from_an_instant_behind_them(end: str):
+    """Epoch 0 by the next line, epoch 2 by when the file was written; epoch 1 has the time between them as a whole."""
+    text = (
+        "GPU available: True (cuda), used: True\n" + bars(0, end=end) + "\n2026-11-03 10:00:21,000 INFO validating\n"
+        + bars(1, end=end) + "\n" + bars(2, end=end) + "\n"
+    )  # fmt: skip
+    written = 1_793_700_200 * 10**9
+    read = read_log(io.BytesIO(text.encode()), emitter="log", run="r", written_at=written)
+    lines = 50 if end == "\n" else 1  # of a bar that is drawn over itself the last state is left
+    assert (read.steps_undated, read.bars_dated_back) == (lines, lines)
+    assert len({fact.seq for fact in read.facts}) == len(read.facts)
+    told = {step: fact for fact in read.facts if isinstance(fact, Steps)
+            for step in range(fact.first_step, fact.first_step + fact.step_count)}  # fmt: skip
+    assert set(told) == set(range(1, 151))
+    between = (told[51].first_step, told[51].step_count, told[51].start, told[51].at)
+    assert between == (51, 50, told[50].at, told[101].start)
+    assert (told[1].start, told[50].at) == (1_793_700_001 * 10**9, 1_793_700_021 * 10**9)
+    assert (told[101].start, told[150].at) == (written - 20 * 10**9, written)
+    without = read_log(io.BytesIO(text.encode()), emitter="log", run="r")
+    assert (without.steps_undated, without.bars_dated_back) == (2 * lines, 0)
+
+
 def test_an_asynchronous_save_is_captured_first_and_durable_later():
     moments = [(fact.step, fact.stage.value, fact.at % 10**12 // 10**9) for fact in facts_of("nemo.log")
                if isinstance(fact, CheckpointMoment)]  # fmt: skip
@@ -106,6 +137,8 @@ def test_the_last_failure_of_a_whole_log_is_one_too():
     [
         (" iteration       10/  500000 | consumed samples: 2560 | elapsed time per iteration (ms): 5000.0 |",
          Told.STEP, 10, 5.0),
+        ("Training epoch 1, iteration 0/99 | lr: 1.9e-06 | global_step: 100 | reduced_train_loss: 1.3 | "
+         "train_step_timing in s: 7.126", Told.STEP, 101, 7.126),
         ("iter 250: loss 3.1122, time 412.53ms, mfu 31.20%", Told.STEP, 251, 0.41253),
         ("steps: 40 loss: 4.2211 iter time (s): 1.250 samples/sec: 12.8", Told.STEP, 40, 1.25),
         ("Epoch 1:  30%|███       | 30/100 [00:15<00:35,  2.00it/s, v_num=0, train_loss=0.5]", Told.STEP, 130, None),

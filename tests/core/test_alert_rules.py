@@ -197,3 +197,17 @@ def test_nodes_that_other_runs_blame_are_told_of_at_once():
     rule = rules()["same_node"]
     assert findings(rule, one, {}, {}) == ()
     assert [each.node for each in findings(rule, one, {}, {"n7": 1})] == ["n7"]
+
+
+@pytest.mark.parametrize(
+    ("told", "is_found"),
+    [
+        ({"nodes": ("n7",)}, False), ({"nodes": ("n7", "n8")}, True), ({"config": '{"max_nodes": 1}'}, False),
+        ({"config": '{"nnodes": "1:1"}'}, False), ({"config": '{"nnodes": "1:4"}'}, True), ({"config": "[1]"}, True),
+        ({"config": "no json"}, True),
+    ],
+)  # fmt: skip
+def test_where_there_is_one_machine_every_fault_is_on_it_and_says_nothing(told, is_found):
+    view = at_a_node()
+    placed = replace(view, attempts=tuple(replace(each, **{"nodes": (), **told}) for each in view.attempts))
+    assert bool(findings(rules()["same_node"], placed, {}, {"n7": 5})) is is_found

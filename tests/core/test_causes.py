@@ -1,5 +1,7 @@
 """Verdicts: the right class and rank, the right role for each line, and an honest unknown."""
 
+# ruff: noqa: E501 - lines of logs are as long as they are
+
 from __future__ import annotations
 
 import pytest
@@ -90,6 +92,101 @@ def test_a_preemption_is_the_schedulers_word():
     story._say(SchedulerState, "slurm", state="preempted", reason="priority")
     view = story.die(after=0).stop(1).start(Initiator.SCHEDULER).steps(21, 25).view()
     assert view.incidents[0].verdict.cause == "preemption"
+
+
+def timed_out(ranks: range | list[int], group: str = "0(default_pg)", work: int = 8) -> list[tuple[type, dict]]:
+    """What the watchdogs of ranks say, of eight in all."""
+    said = []
+    for rank in ranks:
+        said.append(
+            line(
+                f"[Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={work}, "
+                "OpType=ALLREDUCE, NumelIn=1) ran for 600004 milliseconds before timing out.",
+                rank,
+            )
+        )
+        said.append(
+            line(
+                f"[PG ID {group[0]} PG GUID {group} Rank {rank}]  failure detected by watchdog at work "
+                f"sequence id: {work} PG status: last enqueued work: {work}, last completed work: 7",
+                rank,
+            )
+        )
+    return said  # fmt: skip
+
+
+HEARD = line("[PG ID 0 PG GUID 0(default_pg) Rank 5] Received a dump signal due to a collective timeout from  rank 0 and "
+             "we will try our best to dump the debug info.", 5)  # fmt: skip
+ALL_BUT_5 = [0, 1, 2, 3, 4, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("said", "rank"),
+    [
+        (timed_out(ALL_BUT_5), 5),
+        ([*timed_out(ALL_BUT_5), HEARD], 5),
+        ([HEARD, *timed_out(ALL_BUT_5, "3(dp)")], 5),  # the last place of the group is that of the world
+        (timed_out([0, 1, 2, 3, 4, 7]), None),
+        (timed_out(range(8)), None),
+        (timed_out(range(7), "3(dp)"), None),  # a group of seven, for all that is told
+        ([*timed_out([0, 1, 2, 3]), *timed_out([4, 6, 7], work=9)], None),
+        ([*timed_out(ALL_BUT_5), timed_out([5])[1]], None),  # it had issued as much as the others
+        ([*timed_out(ALL_BUT_5), line(timed_out([3])[1][1]["text"].replace("work: 8", "work: 6"), 3)], 5),
+    ],
+)  # fmt: skip
+def test_the_only_rank_of_the_world_that_did_not_time_out_is_named(said, rank):
+    verdict = incident(*said).verdict
+    assert (verdict.cause, verdict.domain, verdict.culprit_rank) == ("nccl_timeout", Domain.UNKNOWN, rank)
+    assert ("the only one of 8 that did not time out" in verdict.sentence) == (rank is not None)
+    assert verdict.confidence <= 0.75
+
+
+def test_a_link_is_suspected_only_where_every_rank_is_known_to_have_waited():
+    assert incident(*timed_out(range(8))).verdict.sentence.endswith("the link or the kernel did not finish.")
+    assert incident(*timed_out([0, 1, 2, 3, 4, 7])).verdict.sentence.endswith("; 2 of 8 are not known to have waited.")
+
+
+def test_a_rank_that_had_issued_less_goes_before_one_that_is_silent():
+    behind = line(timed_out([3])[1][1]["text"].replace("enqueued work: 8", "enqueued work: 6"), 3)
+    said = [each for each in timed_out(ALL_BUT_5) if each[1]["rank"] != 3 or "Watchdog" in each[1]["text"]]
+    verdict = incident(*said, behind).verdict
+    assert (verdict.culprit_rank, verdict.confidence) == (3, 0.85)
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence", "advice"),
+    [
+        ([line("[rank1]: ValueError: boom", 1),
+          line("EARLY TERMINATION: 3 consecutive training cycles without progress.", source="nvrx")],
+         "Rank 1 raised ValueError: boom. No restart was left after it (EARLY TERMINATION: 3 consecutive training cycles "
+         "without progress).", "Read the traceback"),
+        ([line("RuntimeError: CUDA error: unknown error", 1),
+          line("Unable to determine the device handle for GPU 0000:4F:00.0: Unknown Error")],
+         "a GPU failed (Unable to determine the device handle for GPU 0000:4F:00.0: Unknown Error).", "Drain the node"),
+        ([line("RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized", 1)],
+         "Rank 1: the GPUs were not ready for CUDA: their fabric was not set up (Error 802: system not yet initialized).",
+         "See that the fabric manager"),
+        ([line("ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory."),
+          line("Memory on the node (IP: 10.0.0.7, ID: 8c5a) where the task was running was 31GB / 33GB (0.96), which "
+               "exceeds the memory usage threshold of 0.95. Ray killed this worker (ID: 0f76)")],
+         "A rank on 10.0.0.7 was ended by Ray's own memory monitor: its node ran short of memory", "Look at data loader"),
+        ([line("[rank0]: torch.distributed.checkpoint.api.CheckpointException: CheckpointException "
+               "ranks:dict_keys([3])", 0),
+          line("[rank0]: OSError: [Errno 5] Input/output error: '/srv/x'", 0)],
+         "Rank 3 could not write or read its files (CheckpointException ranks:dict_keys([3])): "
+         "OSError: [Errno 5] Input/output error: '/srv/x'.", "Look at free space"),
+        ([line("[rank2]: RuntimeError: " + "a word or two " * 30, 2)], "a word or two a word or two a…", "Read the traceback"),
+        ([line("slurmstepd: error: Detected 1 oom_kill event in StepId=4405755.0. Some of the step tasks have been "
+               "OOM Killed.")],
+         "(Detected 1 oom_kill event in StepId=4405755.0. Some of the step tasks have been OOM…).", "Look at data"),
+        ([line("llm-worker-0   0/1   CrashLoopBackOff   8   2m32s")],
+         "A container failed again after each of its starts (CrashLoopBackOff); why is not told.", "Look at the causes"),
+    ],
+)  # fmt: skip
+def test_a_sentence_says_what_is_known_in_whole_words(said, sentence, advice):
+    verdict = incident(*said).verdict
+    assert sentence in verdict.sentence
+    assert verdict.advice.startswith(advice)
 
 
 def test_every_rule_explains_itself():

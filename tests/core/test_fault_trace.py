@@ -6,6 +6,7 @@ from __future__ import annotations
 from rerail.server.core.attempt_record import TimedEvidence, WorkerExit
 from rerail.server.core.cause_rules import Case
 from rerail.server.core.causes import judge
+from rerail.server.core.causes.standing import standing_of
 from rerail.server.core.facts import Clock, Evidence, Exit, Initiator
 from rerail.server.core.fault_trace import COUNTED, MOST_LINES
 from rerail.server.core.view import CausalRole
@@ -53,6 +54,37 @@ def test_where_threads_stand_accuses_nobody():
     verdict, trace = judge(case(said(stack, 10, source="stack", code="stack_dump", rank=0), exits=ended))
     assert (verdict.cause, verdict.culprit_rank) == ("sigkill", 1)
     assert [line.role for line in trace] == [CausalRole.INFORMATIONAL, CausalRole.CONFIRMATION]
+
+
+STACKS = """Current thread 0x00007f51bbfff6c0 (most recent call first):
+  <no Python frame>
+
+Thread 0x00007f51e5286b80 (most recent call first):
+  File "/usr/lib/python3.11/socket.py", line 718 in readinto
+  File "/job/site-packages/s3/body.py", line 40 in read
+  File "/job/loader.py", line 96 in next_shard
+  File "/job/train.py", line 240 in <module>
+"""
+
+
+def test_of_the_rank_that_is_blamed_for_a_hang_it_is_said_where_it_stood():
+    hung = said("Rank 3 failed to pass monitoredBarrier in 60000 ms", 80, rank=0)
+    stacks = (said(STACKS, 60, source="stack", code="stack_dump", rank=3),
+              said(STACKS.replace("next_shard", "elsewhere"), 60, source="stack", code="stack_dump", rank=0))  # fmt: skip
+    verdict, _ = judge(case(*stacks, hung))
+    assert (verdict.cause, verdict.culprit_rank) == ("hang", 3)
+    assert "Rank 3 stood in readinto (socket.py:718), which next_shard (loader.py:96) called." in verdict.sentence
+    assert dict(verdict.traits)["frame"] == "loader.py:next_shard"
+    without, _ = judge(case(stacks[1], hung))
+    assert "stood" not in without.sentence and "frame" not in dict(without.traits)
+
+
+def test_stacks_without_python_frames_say_nothing_of_where_a_rank_stood():
+    assert standing_of("Current thread 0x1f (most recent call first):\n  <no Python frame>\n") is None
+    assert standing_of("") is None
+    foreign = standing_of('Thread 0x1f (most recent call first):\n  File "/x/site-packages/a.py", line 3 in f\n')
+    assert foreign is not None
+    assert (foreign.words, foreign.own_frame) == ("f (a.py:3)", None)
 
 
 def test_what_a_run_survived_accuses_nobody():

@@ -163,3 +163,14 @@ def test_stamps_without_a_zone_are_read_in_the_one_that_is_named(
     assert "2 attempts, 70 steps, 1 durable checkpoint and 1 load told" in told.err
     assert main([*words, "--zone", "Mars/Base"]) == 1
     assert "Mars/Base" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "content"), [("slurm", '{"a": 1}'), ("logs", "hello\n"), ("slurm", "hello\n")])
+def test_a_file_of_which_nothing_is_stated_is_named(
+    name: str, content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Shown on the terminal, an empty answer would look like a success."""
+    path = tmp_path / "other.txt"
+    path.write_text(content)
+    assert main(["import", name, str(path), "--run", "r", "--stdout"]) == 0
+    assert f"{path}: no fact is stated of it as {name}" in capsys.readouterr().err

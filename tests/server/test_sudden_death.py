@@ -26,6 +26,7 @@ def body(number: int) -> bytes:
 
 
 @pytest.mark.slow
+@pytest.mark.anywhere
 def test_a_killed_server_has_kept_whatever_it_answered_for(store: Store, database_url: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

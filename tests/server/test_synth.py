@@ -102,6 +102,7 @@ def derived(store: Store, runs: Sequence[str]) -> list[object]:
 
 
 @pytest.mark.slow
+@pytest.mark.anywhere
 def test_a_kill_in_the_middle_of_a_replay_loses_nothing(store: Store, database_url: str) -> None:
     over = [plan.run for plan in fleet(7, 60, END) if plan.ending in (Ending.COMPLETED, Ending.FAILED)]
     assert main(["synth", "--runs", "60", *SMALL, "--database-url", database_url]) == 0

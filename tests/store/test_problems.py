@@ -16,7 +16,7 @@ from rerail.server.core.node_histories import Held, NodeHistory, NodeXid
 from rerail.server.core.problems import ActionKind, Placed, ProblemAction
 from rerail.server.core.view import Account, Domain, Incident, Part, RunState, RunView, Verdict
 from rerail.server.errors import NotFoundError, RefusedRequestError
-from rerail.server.problems import ProblemDesk
+from rerail.server.problems import ProblemDesk, action_of
 from rerail.server.queries import Queries
 from rerail.server.store import Batch, DerivedRun, Store, open_store
 
@@ -185,6 +185,28 @@ def test_a_resolved_problem_regresses_with_an_incident_that_begins_later(told: R
     assert row.status.value == "regressed"
     assert row.resolution is not None
     assert (row.resolution.text, row.resolution.author, row.resolution.fixed_by) == ("new cable", "Ada", "c0ffee")
+
+
+def test_who_looks_after_a_problem_is_said_shown_found_and_taken_back(told: Runs, store: Store) -> None:
+    told.save("a", incident("a", 1))
+    desk = ProblemDesk(store, lambda: T + DAY)
+
+    def now() -> tuple[str | None, str]:
+        row = Queries(store).problems.problem_row(VALUE)
+        return row.assignee, row.status.value
+
+    assert now() == (None, "new")
+    said, _ = action_of({"action": "assign", "assignee": "Ada", "author": "Ben"})
+    desk.act(VALUE, said)
+    assert now() == ("Ada", "known")
+    assert [row.problem_id for row in Queries(store).problems.problems("ada").rows] == [VALUE]
+    assert Queries(store).problems.problems("nobody").total == 0
+    taken = desk.act(VALUE, action_of({"action": "assign"})[0])
+    assert now() == (None, "new")
+    desk.act(VALUE, ProblemAction(0, 0, ActionKind.UNDO, VALUE, undoes=taken.action_id))
+    assert now() == ("Ada", "known")
+    with pytest.raises(RefusedRequestError, match="assignee"):
+        action_of({"action": "known", "assignee": "Ada"})
 
 
 def test_two_people_at_once_lose_nothing_and_the_second_is_told(told: Runs, store: Store) -> None:

@@ -6,10 +6,11 @@
   const AUTHOR = "rerail-author";
   const TOKEN = "rerail-token";
   const USES = {
-    resolve: ["reason", "fixed_by"], known: ["reason"], ignore: ["reason"], reopen: ["reason"], rename: ["title", "reason"],
+    assign: ["assignee", "reason"], resolve: ["reason", "fixed_by"], known: ["reason"], ignore: ["reason"], reopen: ["reason"], rename: ["title", "reason"],
     merge: ["into", "reason"], split: ["facet", "value", "title", "reason"], move: ["into", "reason"],
   };
   const ABOUT = {
+    assign: "Who looks after it; lists and all its incidents show the name.",
     resolve: "An incident that begins after this makes it regressed.",
     known: "Somebody knows of it; it is no longer new.",
     ignore: "It stays in the list, and asks nobody for anything.",
@@ -51,7 +52,7 @@
     find("problem-send").textContent = "Confirm";
     find("problem-form").hidden = false;
     for (const name of ["title", "value", "reason", "fixed_by"]) put(`problem-${name}`, "");
-    put("problem-author", localStorage.getItem(AUTHOR) || "");
+    for (const name of ["author", "assignee"]) put(`problem-${name}`, localStorage.getItem(AUTHOR) || "");
     say("");
     find("problem-form").scrollIntoView({ block: "nearest" });
     const first = [...document.querySelectorAll("[data-part]")].find((part) => !part.hidden);
@@ -143,7 +144,7 @@
     const form = find("problem-form");
     if (!form || form.hidden || !event.target.closest("#problem-form")) return;
     if (event.key === "Escape") close();
-    if (event.key === "Enter" && event.target.closest("[data-part=author], [data-part=reason], [data-part=title], [data-part=fixed_by]")) {
+    if (event.key === "Enter" && event.target.closest("[data-part=author], [data-part=reason], [data-part=title], [data-part=fixed_by], [data-part=assignee]")) {
       act(send(), find("problem-send"));
     }
   });

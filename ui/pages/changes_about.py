@@ -14,7 +14,7 @@ from rerail.ui.markup import Content, Markup, html
 from rerail.ui.pages.config_changes import why
 
 HEADS = (
-    Head("when", "words"), Head("in", "words"), Head("old → new", "words"), Head("who, and why", "words"),
+    Head("when", "words"), Head("in", "words"), Head("old → new", "words"), Head("who, and why", "wide"),
     Head("why it is here", "wide"),
 )  # fmt: skip
 
@@ -22,7 +22,7 @@ HEADS = (
 def of_incident(queries: Queries, incident_id: str) -> list[Markup]:
     """The panel of an incident; none where no change has to do with it."""
     try:
-        return _panel(queries.config_changes_of_incident(incident_id))
+        return _panel(queries.config_changes_of_incident(incident_id), incident_id)
     except NotFoundError:
         return []
 
@@ -30,31 +30,33 @@ def of_incident(queries: Queries, incident_id: str) -> list[Markup]:
 def of_problem(queries: Queries, problem_id: str) -> list[Markup]:
     """The panel of a problem."""
     try:
-        return _panel(queries.config_changes_of_problem(problem_id))
+        return _panel(queries.config_changes_of_problem(problem_id), problem_id)
     except NotFoundError:
         return []
 
 
-def _panel(found: Sequence[ChangeAbout]) -> list[Markup]:
+def _panel(found: Sequence[ChangeAbout], subject: str) -> list[Markup]:
     if not found:
         return []
     lead = "Those that people link to it, then those shortly before it that its cause points at; that is no proof."
-    rows = [_row(each) for each in found]
+    rows = [_row(each, subject) for each in found]
     return [
         panel(
-            "Config changes about it", table(HEADS, rows, "Config changes about it"), "config-changes", lead=lead,
-            actions=copy_table_button(), wide=True,
+            "Config changes about it", table(HEADS, rows, "Config changes about it", stacks=True), "config-changes",
+            lead=lead, actions=copy_table_button(), wide=True,
         )
     ]  # fmt: skip
 
 
-def _row(each: ChangeAbout) -> Sequence[Content]:
+def _row(each: ChangeAbout, subject: str) -> Sequence[Content]:
     change = each.row.change
     reason: list[Content] = [each.reason]
     if each.incidents > 1:
         reason.append(f" Shortly before {text.count(each.incidents, 'incident')} of it.")
     if each.is_linked:
         reason += [" ", badge("linked", "good")]
+    else:
+        reason += [" ", link("it argued for this", change_path(change.change_id, argued_by=subject))]
     return (
         link(instant(change.at), change_path(change.change_id)),
         link(change.name or change.run_id, run_path(change.run_id)),

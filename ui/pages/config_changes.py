@@ -16,6 +16,7 @@ from rerail.server.queries import Queries
 from rerail.server.query_config_results import ChangePage, ChangeRow, ChangeSide
 from rerail.ui import text
 from rerail.ui.address import (
+    ARGUED_BY,
     CONFIG_CHANGES,
     CONFIGS,
     Address,
@@ -50,12 +51,14 @@ HEADS = (
 
 async def layout(queries: Queries, wanted: Address, search: str) -> Component:
     """The ledger, or one change of it."""
+    asked = {name: values[0] for name, values in parse_qs(search.removeprefix("?")).items()}
     if wanted.name:
         row = await in_thread(queries.configs.change, wanted.name)
         about = await notes_part(queries, SubjectKind.CONFIG_CHANGE, row.change.change_id)
-        return _page([island(one(row), "change-content"), form(row), about], f"Config change {wanted.name}")
-    told = {name: values[0] for name, values in parse_qs(search.removeprefix("?")).items() if name in FILTERS}
-    offset = next(iter(parse_qs(search.removeprefix("?")).get("offset", [])), "0")
+        parts = [island(one(row), "change-content"), form(row, asked.get(ARGUED_BY, "")), about]
+        return _page(parts, f"Config change {wanted.name}")
+    told = {name: value for name, value in asked.items() if name in FILTERS}
+    offset = asked.get("offset", "0")
     first = int(offset) if offset.isascii() and offset.isdecimal() and len(offset) < 10 else 0
     page = await in_thread(
         queries.configs.changes,
@@ -66,7 +69,7 @@ async def layout(queries: Queries, wanted: Address, search: str) -> Component:
         first,
         ROWS,
     )
-    return _page([island(ledger(page, told, first), "change-content")], "Config changes")
+    return _page([island(ledger(page, told, first, asked.get(ARGUED_BY)), "change-content")], "Config changes")
 
 
 def _page(parts: list[Component], title: str) -> Component:
@@ -77,16 +80,17 @@ def register(app: Dash, queries: Queries) -> None:
     """What is said goes through the API (`assets/config_changes.js`)."""
 
 
-def ledger(page: ChangePage, told: dict[str, str], first: int = 0) -> list[Content]:
-    """Every change, newest first."""
+def ledger(page: ChangePage, told: dict[str, str], first: int = 0, argued_by: str | None = None) -> list[Content]:
+    """Every change, newest first; `argued_by` is what one of them is looked for on account of."""
+    kept = {**told, ARGUED_BY: argued_by} if argued_by else told
     lead = f"{text.headline(text.count(page.total, 'config change'))}"
     about = ", ".join(f"{name} {word}" if name != "unexplained" else "unexplained" for name, word in told.items())
     open_ones = {**told, "unexplained": "yes"}
     moves: list[Content] = []
     if first:
-        moves.append(link("← newer", f"{CONFIG_CHANGES}?{urlencode({**told, 'offset': max(0, first - ROWS)})}"))
+        moves.append(link("← newer", f"{CONFIG_CHANGES}?{urlencode({**kept, 'offset': max(0, first - ROWS)})}"))
     if first + ROWS < page.total:
-        moves += [" ", link("older →", f"{CONFIG_CHANGES}?{urlencode({**told, 'offset': first + ROWS})}")]
+        moves += [" ", link("older →", f"{CONFIG_CHANGES}?{urlencode({**kept, 'offset': first + ROWS})}")]
     return [
         html.Div([link("Configs", CONFIGS), html.Span("/", className="muted"), "changes"], className="crumbs"),
         html.H1("Config changes"),
@@ -95,19 +99,25 @@ def ledger(page: ChangePage, told: dict[str, str], first: int = 0) -> list[Conte
             [link("all", CONFIG_CHANGES), " · ", link("nobody said why", f"{CONFIG_CHANGES}?{urlencode(open_ones)}")],
             className="note",
         ),
-        html.Section(html.Div(change_table(page.rows), className="panel-body"), className="panel panel-wide")
+        _looking_for(argued_by) if argued_by and page.rows else None,
+        html.Section(html.Div(change_table(page.rows, argued_by), className="panel-body"), className="panel panel-wide")
         if page.rows
         else _teach(),
         html.P(moves, className="note") if moves else None,
     ]
 
 
-def change_table(rows: Sequence[ChangeRow]) -> Markup:
+def _looking_for(argued_by: str) -> Markup:
+    path = incident_path(argued_by) if "~" in argued_by else problem_path(argued_by)
+    return html.P(["Open the change that ", link(argued_by, path), " argued for, and keep the link."], className="note")
+
+
+def change_table(rows: Sequence[ChangeRow], argued_by: str | None = None) -> Markup:
     """Changes as a table."""
-    return table(HEADS, [_row(row) for row in rows], "Config changes", stacks=True)
+    return table(HEADS, [_row(row, argued_by) for row in rows], "Config changes", stacks=True)
 
 
-def _row(row: ChangeRow) -> Sequence[Content]:
+def _row(row: ChangeRow, argued_by: str | None) -> Sequence[Content]:
     change = row.change
     where: list[Content] = [
         link(change.name or change.run_id, run_path(change.run_id)),
@@ -117,7 +127,7 @@ def _row(row: ChangeRow) -> Sequence[Content]:
         ),
     ]
     return (
-        link(instant(change.at), change_path(change.change_id)),
+        link(instant(change.at), change_path(change.change_id, argued_by)),
         where,
         _what(row),
         why(row),
@@ -206,8 +216,8 @@ def one(row: ChangeRow) -> list[Content]:
     ]  # fmt: skip
 
 
-def form(row: ChangeRow) -> Component:
-    """Say who changed it and why, or what argued for it."""
+def form(row: ChangeRow, target: str = "") -> Component:
+    """Say who changed it and why, or what argued for it (`target`, where that is known)."""
     fields = (
         ("author", "Your name"), ("changed_by", "Who changed it"), ("reason", "Why"),
         ("target", "Incident or problem that argued for it (optional)"),
@@ -217,7 +227,12 @@ def form(row: ChangeRow) -> Component:
             dash_html.Header(dash_html.H2("Say why"), className="panel-head"),
             dash_html.Div(
                 [
-                    *(dmc.TextInput(id=f"change-{name}", label=label, size="sm") for name, label in fields),
+                    *(
+                        dmc.TextInput(
+                            id=f"change-{name}", label=label, size="sm", value=target if name == "target" else ""
+                        )
+                        for name, label in fields
+                    ),
                     dmc.PasswordInput(id="change-token", label="Token, where the server asks for one", size="sm"),
                     dash_html.Button("Keep", type="button", className="quiet-button", id="change-send"),
                     dash_html.P("", id="change-status", role="status", className="note"),

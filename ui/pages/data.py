@@ -1,4 +1,6 @@
-"""Data: can I trust the numbers? Who speaks, who was refused and why, who is blind, and what is stored."""
+"""Data: can I trust the numbers? Who speaks, who was refused and why, who cannot see and what would mend it, and what
+is stored.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,10 @@ from dash import html as dash_html
 from dash.development.base_component import Component
 
 from rerail.server.queries import Queries
-from rerail.server.query_results import RefusedPage, StorageFigures
+from rerail.server.query_results import BlindPage, BlindRow, RefusedPage, StorageFigures
 from rerail.ui import text
-from rerail.ui.address import Address, run_path
-from rerail.ui.elements import Head, copy_table_button, empty, link, panel, table, tile
+from rerail.ui.address import Address, node_path, run_path
+from rerail.ui.elements import Head, copy_table_button, empty, folded, instant, link, panel, table, tile
 from rerail.ui.markup import Content, Markup, html, island
 from rerail.ui.pages.quality import emitters_table, refused_table
 from rerail.ui.reading import in_thread
@@ -18,6 +20,8 @@ from rerail.ui.reading import in_thread
 PAGE = "data"
 
 RUNS_SHOWN = 40
+BLIND_SHOWN = 200
+RUNS_NAMED = 3
 EMITTERS_SHOWN = 200
 
 
@@ -33,10 +37,11 @@ def register(app: Dash, queries: Queries) -> None:
 def _layout(queries: Queries) -> Component:
     storage = queries.storage()
     refused = queries.refused(limit=100)
+    blind = queries.blind(limit=BLIND_SHOWN)
     newest = queries.runs(limit=RUNS_SHOWN).rows
     emitters = [emitter for row in newest for emitter in queries.emitters(row.run_id)]
-    head = [html.H1("Data"), html.P(_sentence(storage, refused), className="sentence")]
-    body: list[Markup] = [html.Div(_tiles(storage, refused), className="tiles")]
+    head = [html.H1("Data"), html.P(_sentence(storage, refused, blind), className="sentence")]
+    body: list[Markup] = [html.Div(_tiles(storage, refused, blind), className="tiles")]
     if storage.failed_runs:
         rows = [(link(run_id, run_path(run_id)), html.Code(error)) for run_id, error in storage.failed_runs]
         body.append(
@@ -73,18 +78,22 @@ def _layout(queries: Queries) -> Component:
             )
         )
     body.insert(1 if refused.total else len(body), _refused(refused))
+    if storage.facts:
+        body.insert(1 if blind.total else len(body), _blind(blind))
     body.append(_storage(storage))
     shown = island([*head, *body], "data-content")
     return dash_html.Div(shown, className="page-body", id="data-page", **{"data-title": "Data"})
 
 
-def _sentence(storage: StorageFigures, refused: RefusedPage) -> str:
+def _sentence(storage: StorageFigures, refused: RefusedPage, blind: BlindPage) -> str:
     facts = f"{text.count(storage.facts, 'fact')} of {text.count(storage.runs, 'run')}"
     if not storage.facts:
         return "Nothing has come yet."
     doubts = []
     if refused.total:
         doubts.append(f"{text.count(refused.total, 'line')} refused")
+    if blind.total:
+        doubts.append(f"{text.count(blind.total, 'source')} blind")
     if storage.failed_runs:
         doubts.append(f"{text.count(len(storage.failed_runs), 'run')} without figures")
     if storage.waiting_runs and (storage.oldest_waiting_ns or 0) > 10 * text.NANOSECONDS:
@@ -94,7 +103,7 @@ def _sentence(storage: StorageFigures, refused: RefusedPage) -> str:
     )
 
 
-def _tiles(storage: StorageFigures, refused: RefusedPage) -> list[Markup]:
+def _tiles(storage: StorageFigures, refused: RefusedPage, blind: BlindPage) -> list[Markup]:
     return [
         tile("Facts", text.number(storage.facts), f"of {text.count(storage.runs, 'run')}"),
         tile(
@@ -103,6 +112,13 @@ def _tiles(storage: StorageFigures, refused: RefusedPage) -> list[Markup]:
             f"{text.number(refused.kept)} kept",
             "#refused",
             "warn" if refused.total else "",
+        ),
+        tile(
+            "Blind sources",
+            text.number(blind.total),
+            f"in {text.count(blind.runs, 'run')} going on",
+            "#blind",
+            "warn" if blind.total else "",
         ),
         tile("Waiting", text.number(storage.waiting_runs), "runs with facts that no figure shows yet"),
         tile("Behind", text.duration(storage.oldest_waiting_ns, "nothing"), "oldest fact not in a figure"),
@@ -118,6 +134,58 @@ def _refused(refused: RefusedPage) -> Markup:
     return panel(
         "Refused lines", refused_table(refused.rows), "refused", lead=lead, actions=copy_table_button(), wide=True
     )
+
+
+def _blind(blind: BlindPage) -> Markup:
+    """Which source cannot see, of which runs, since when, why, and what would mend it."""
+    if not blind.total:
+        about = "No run is going on, so nothing has to be seen. What was unseen stands on the page of each run."
+        if blind.runs:
+            about = f"None: no source of {text.count(blind.runs, 'run')} going on says that it cannot see."
+        return panel("Blind sources", html.P(about, className="calm"), "blind", wide=True)
+    lead = f"{text.count(blind.total, 'source')} of {text.count(blind.runs, 'run')} going on; the longest blind first. "
+    lead += "What they would tell is unknown, and no figure takes it for quiet."
+    if not blind.is_whole:
+        lead += " There are more runs than were looked through: these are of those heard last."
+    heads = (
+        Head("source", "words"),
+        Head("looks from", "words", "the node, else who says so"),
+        Head("blind since"),
+        Head("of runs", "words"),
+        Head("why", "words"),
+        Head("what mends it", "wide"),
+    )
+    rows: list[list[Content]] = [
+        [
+            html.Code(each.source),
+            link(each.node, node_path(each.node)) if each.node else html.Code(each.emitter or text.UNKNOWN),
+            instant(each.since),
+            _runs(each),
+            each.reason or "no reason was told",
+            _mend(each),
+        ]
+        for each in blind.rows
+    ]
+    shown = folded(heads, rows, "Sources that cannot see")
+    return panel("Blind sources", shown, "blind", lead=lead, actions=copy_table_button(), wide=True)
+
+
+def _mend(each: BlindRow) -> Content:
+    """What to do; words between backticks are typed."""
+    if each.mend is None:
+        return "nothing is known that would; the reason is all there is"
+    parts = each.mend.split("`")
+    words: list[Content] = [html.Code(part) if place % 2 else part for place, part in enumerate(parts)]
+    return [*words, " (", html.Code(f"docs/{each.page}"), ")"]
+
+
+def _runs(each: BlindRow) -> Content:
+    """The runs that a source is blind of, by name as far as there is room."""
+    named: list[Content] = []
+    for run in each.runs[:RUNS_NAMED]:
+        named += [", " if named else "", link(run, run_path(run, "quality"))]
+    rest = each.run_count - len(each.runs[:RUNS_NAMED])
+    return [*named, f" and {text.number(rest)} more" if rest else ""]
 
 
 def _storage(storage: StorageFigures) -> Markup:

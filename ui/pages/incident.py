@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from urllib.parse import urlencode
 
 from dash import Dash, Input, Output, State, dcc
 from dash import html as dash_html
@@ -23,7 +22,7 @@ from rerail.server.errors import NotFoundError
 from rerail.server.queries import Queries
 from rerail.server.query_results import IncidentMark, IncidentView
 from rerail.ui import address, text
-from rerail.ui.address import CONFIG_CHANGES, Address, config_path, incident_path, node_path, run_path
+from rerail.ui.address import Address, config_path, incident_path, node_path, run_changes_path, run_path
 from rerail.ui.elements import Head, badge, copy_table_button, instant, link, panel, table
 from rerail.ui.markup import Content, Markup, encoded, html, island
 from rerail.ui.pages import changes_about, incident_changes, incident_files, incident_history
@@ -121,7 +120,6 @@ def content(found: IncidentView, past: Sequence[Markup] = ()) -> list[Markup]:
         _evidence(incident),
         _attempts(found),
         _config(found),
-        html.P(config_links(found), className="note"),
     ]
 
 
@@ -371,7 +369,7 @@ def _attempts(found: IncidentView) -> Markup:
         )
     return panel(
         "Attempts",
-        table(heads, rows, "Attempts of the incident"),
+        table(heads, rows, "Attempts of the incident", stacks=True),
         "attempts",
         lead="The interrupted ones and the one that followed.",
         actions=copy_table_button(),
@@ -389,28 +387,38 @@ def _config(found: IncidentView) -> Markup:
             html.Code("config"),
             ".",
         ]
-        return panel("Recovery config in force", html.P(about, className="calm"), "config", wide=True)
-    rows: list[Sequence[Content]] = []
-    for key in sorted(before | after):
-        old, new = before.get(key), after.get(key)
-        changed = bool(after) and old != new
-        shown_new: Content = (
-            badge(new if new is not None else "gone", "warn")
-            if changed
-            else html.Span("same" if after else text.DASH, className="muted")
-        )
-        rows.append((html.Code(key), html.Code(old if old is not None else text.DASH), shown_new))
+        known = html.P(config_links(found), className="note")
+        return panel("Recovery config in force", [html.P(about, className="calm"), known], "config", wide=True)
+    differing = [key for key in sorted(before | after) if after and before.get(key) != after.get(key)]
+    kept = [key for key in sorted(before) if key not in differing]
+    body: list[Content] = []
+    if differing:
+        rows = [
+            (html.Code(key), html.Code(before.get(key, "not set")), badge(after.get(key, "gone"), "warn"))
+            for key in differing
+        ]
+        heads = (Head("setting", "words"), Head("when it began", "wide"), Head("of the attempt that followed", "wide"))
+        body.append(table(heads, rows, "Settings that differ", stacks=True))
+    if kept:
+        pairs = [html.Div([html.Dt(html.Code(key)), html.Dd(html.Code(before[key]))]) for key in kept]
+        body.append(html.Dl(pairs, className="settings"))
+    body.append(html.P(config_links(found), className="note"))
     return panel(
         "Recovery config in force",
-        table(
-            (Head("setting", "words"), Head("when it began", "wide"), Head("of the attempt that followed", "wide")),
-            rows,
-            "Recovery config",
-        ),
+        body,
         "config",
-        actions=copy_table_button(),
+        lead=_config_lead(bool(after), len(differing)),
+        actions=copy_table_button() if differing else None,
         wide=True,
     )
+
+
+def _config_lead(is_followed: bool, differing: int) -> str:
+    if not is_followed:
+        return "When it began; no settings were told of an attempt that followed."
+    if differing:
+        return f"{text.count(differing, 'setting')} of the attempt that followed differ{'s' if differing == 1 else ''}."
+    return "The attempt that followed ran with the same settings."
 
 
 def _settings(config: str | None) -> dict[str, str]:
@@ -433,7 +441,7 @@ def config_links(found: IncidentView) -> list[Content]:
     """The way from an incident to the config in force, and to what changed in its run."""
     first = next((entry for entry in found.attempts if entry.number in found.incident.attempts), None)
     config = None if first is None else attempt_config(first)
-    changes = f"{CONFIG_CHANGES}?{urlencode({'run': found.run.run_id})}"
+    changes = run_changes_path(found.run.run_id, found.incident.incident_id)
     if config is None or config.fingerprint is None:
         return [link("Config changes of this run", changes)]
     return [

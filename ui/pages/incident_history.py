@@ -20,8 +20,8 @@ from rerail.ui import text
 from rerail.ui.address import incident_path, problem_path
 from rerail.ui.elements import badge, instant, link, panel
 from rerail.ui.markup import Content, Markup, html
-from rerail.ui.pages.problem_actions import action_button, form
-from rerail.ui.pages.problems import status_badge
+from rerail.ui.pages.problem_actions import action_button, form, standing_buttons
+from rerail.ui.pages.problems import assigned, status_badge
 
 MOST_OTHERS = 300
 
@@ -50,7 +50,15 @@ def history_form(queries: Queries) -> Component:
 def _problem(mine: ProblemOfIncident, incident_id: str) -> Markup:
     row = mine.problem
     about: list[Content] = [
-        html.P([link(html.Strong(row.title), problem_path(row.problem_id)), " ", status_badge(row.status)]),
+        html.P(
+            [
+                link(html.Strong(row.title), problem_path(row.problem_id)),
+                " ",
+                status_badge(row.status),
+                " ",
+                assigned(row),
+            ]
+        ),
         html.P(problem_sentence(mine), className="verdict"),
     ]
     if row.resolution is not None:
@@ -60,6 +68,7 @@ def _problem(mine: ProblemOfIncident, incident_id: str) -> Markup:
         taken_back = " Reopened since: this is no longer in force." if row.resolution.taken_back_at else ""
         told = f"Last resolved{by}: {row.resolution.text}.{fixed}{came_back}{taken_back}".replace("..", ".")
         about.append(html.P([told, " ", instant(row.resolution.at)]))
+    about.append(html.Div(standing_buttons(row), className="problem-buttons"))
     about.append(
         html.Div(
             [

@@ -75,10 +75,15 @@ def content(found: NodeView) -> list[Content]:
         _reasons(found),
         _history(found),
         _events(found.events),
-        _incidents(found.blamed, found.blamed_count, "Incidents it is blamed for", "blamed"),
+        _incidents(
+            found.blamed,
+            found.blamed_count,
+            "Incidents it is blamed for",
+            "blamed",
+            [" ", link("Their problems.", problems_of_node_path(row.node))],
+        ),
         _incidents(found.present, len(found.present), "Incidents it was part of", "present"),
         _runs(found),
-        html.P(["Its problems: ", link("open the list", problems_of_node_path(row.node))], className="note"),
     ]
 
 
@@ -218,14 +223,21 @@ def _events(events: Sequence[NodeEvent]) -> Markup | None:
     )
 
 
-def _incidents(incidents: Sequence[Occurrence], total: int, title: str, anchor: str) -> Markup | None:
+def _incidents(
+    incidents: Sequence[Occurrence], total: int, title: str, anchor: str, more: Sequence[Content] = ()
+) -> Markup | None:
     if not incidents:
         return None
     lead = text.count(total, "incident")
     lead += "." if total <= len(incidents) else f"; the newest {len(incidents)} are here."
     rows = [occurrence_row(each, text.cause(each.cause)) for each in incidents]
     return panel(
-        title, folded(OCCURRENCE_HEADS, rows, title), anchor, lead=lead, actions=copy_table_button(), wide=True
+        title,
+        folded(OCCURRENCE_HEADS, rows, title),
+        anchor,
+        lead=[lead, *more],
+        actions=copy_table_button(),
+        wide=True,
     )
 
 

@@ -23,7 +23,7 @@ from rerail.ui.markup import Content, Markup, encoded, html, island
 from rerail.ui.pages import changes_about
 from rerail.ui.pages.notes_part import notes_part
 from rerail.ui.pages.problem_actions import action_button, action_buttons, form, trail
-from rerail.ui.pages.problems import status_badge
+from rerail.ui.pages.problems import assigned, status_badge
 from rerail.ui.reading import in_thread
 
 PAGE = "problem"
@@ -81,7 +81,7 @@ def head(found: ProblemView) -> list[Content]:
     row = found.problem
     return [
         html.Div([link("Problems", PROBLEMS), html.Span("/", className="muted"), row.problem_id], className="crumbs"),
-        html.Div([html.H1(row.title), status_badge(row.status)], className="title-row"),
+        html.Div([html.H1(row.title), status_badge(row.status), assigned(row)], className="title-row"),
         html.Div(
             [
                 html.Span(text.cause(row.cause)),

@@ -27,6 +27,7 @@ LABELS = {
     ActionKind.KNOWN: "Mark known",
     ActionKind.IGNORE: "Ignore",
     ActionKind.REOPEN: "Reopen",
+    ActionKind.ASSIGN: "Assign",
     ActionKind.RENAME: "Rename",
     ActionKind.MERGE: "Merge into another",
     ActionKind.SPLIT: "Split",
@@ -34,6 +35,7 @@ LABELS = {
 }
 
 FIELDS = (
+    ("assignee", "Who looks after it (empty: nobody)", "name"),
     ("title", "New title", "the loader times out on /data"),
     ("facet", "", ""),
     ("value", "Value", "gpu-17"),
@@ -46,7 +48,18 @@ FIELDS = (
 
 def action_buttons(row: ProblemRow) -> Markup:
     """What can be done with a problem as it stands."""
-    kinds = [ActionKind.RESOLVE, ActionKind.KNOWN, ActionKind.IGNORE, ActionKind.REOPEN]
+    return html.Div(
+        [
+            *standing_buttons(row),
+            *(action_button(kind) for kind in (ActionKind.RENAME, ActionKind.MERGE, ActionKind.SPLIT)),
+        ],
+        className="problem-buttons",
+    )
+
+
+def standing_buttons(row: ProblemRow) -> list[Markup]:
+    """What changes how a problem stands and who looks after it."""
+    kinds = (ActionKind.RESOLVE, ActionKind.KNOWN, ActionKind.IGNORE, ActionKind.REOPEN, ActionKind.ASSIGN)
     gone = {
         Status.NEW: {ActionKind.REOPEN},
         Status.KNOWN: {ActionKind.KNOWN, ActionKind.REOPEN},
@@ -54,11 +67,11 @@ def action_buttons(row: ProblemRow) -> Markup:
         Status.IGNORED: {ActionKind.IGNORE},
         Status.REGRESSED: set(),
     }[row.status]
-    shown = [kind for kind in kinds if kind not in gone]
-    return html.Div(
-        [action_button(kind) for kind in [*shown, ActionKind.RENAME, ActionKind.MERGE, ActionKind.SPLIT]],
-        className="problem-buttons",
-    )
+    return [
+        action_button(kind, "Reassign" if kind is ActionKind.ASSIGN and row.assignee else None)
+        for kind in kinds
+        if kind not in gone
+    ]
 
 
 def action_button(kind: ActionKind, words: str | None = None, **known: str) -> Markup:
@@ -132,6 +145,7 @@ SAYS = {
     ActionKind.REOPEN: "reopened",
     ActionKind.KNOWN: "marked known",
     ActionKind.IGNORE: "ignored",
+    ActionKind.ASSIGN: "assigned",
     ActionKind.UNDO: "undid",
 }
 
@@ -162,6 +176,8 @@ def _entry(entry: ActionEntry, problem_id: str) -> Markup:
         what += [*moved, " into ", link(action.into, problem_path(action.into))]
     elif action.kind is ActionKind.UNDO:
         what.append(f"action {action.undoes}")
+    elif action.kind is ActionKind.ASSIGN:
+        what.append(f"it to {action.assignee or 'nobody'}")
     elif action.kind is ActionKind.RENAME:
         what.append(f"it “{action.title}”")
     elif action.problem != problem_id:

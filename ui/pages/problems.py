@@ -150,7 +150,7 @@ def _row(row: ProblemRow, page: ProblemPage) -> Sequence[Content]:
     span = "" if page.occurrences_from is None else f"{text.count(row.incidents, 'incident')} over the time shown"
     return (
         [link(html.Strong(row.title), problem_path(row.problem_id)), html.Div(about, className="under")],
-        status_badge(row.status),
+        [status_badge(row.status), html.Div(row.assignee, className="under") if row.assignee else None],
         text.number(row.incidents),
         spark(row.occurrences, span),
         text.number(row.runs),
@@ -185,3 +185,8 @@ def _teach() -> Markup:
         "rerail import logs train.log --run my-run --url {server}",
         "rerail synth --url {server}",
     )
+
+
+def assigned(row: ProblemRow) -> Markup | None:
+    """Who looks after a problem; None where nobody was told to."""
+    return badge(f"{row.assignee} looks after it", "outline") if row.assignee else None

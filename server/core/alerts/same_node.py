@@ -1,11 +1,14 @@
 """The same node: it is blamed for faults of several runs, or several of this one.
 
-Faults of the workload are no node's. What other runs say comes with the thresholds.
+Faults of the workload are no node's. What other runs say comes with the thresholds. On one machine every fault is that
+machine's: an attempt that had no other says nothing.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from contextlib import suppress
 
 from rerail.server.core.alert_rules import DAY, AlertRule, Finding, Severity, Threshold, Thresholds, faults_of
 from rerail.server.core.view import Domain, Incident, RunView
@@ -14,8 +17,9 @@ from rerail.server.core.view import Domain, Incident, RunView
 def _find(run: RunView, limits: Thresholds) -> Iterable[Finding]:
     blamed: dict[str, list[Incident]] = {}
     for each in faults_of(run):
-        if each.verdict.culprit_node and each.verdict.domain is not Domain.WORKLOAD:
-            blamed.setdefault(each.verdict.culprit_node, []).append(each)
+        node = each.verdict.culprit_node
+        if node and each.verdict.domain is not Domain.WORKLOAD and not _had_one_machine(run, each):
+            blamed.setdefault(node, []).append(each)
     for node, incidents in sorted(blamed.items()):
         newest = incidents[-1]
         if run.as_of - newest.started_at > limits["days"] * DAY:
@@ -28,6 +32,19 @@ def _find(run: RunView, limits: Thresholds) -> Iterable[Finding]:
             run, f"Node {node} is blamed for {where}.", subject=node, since=incidents[0].started_at,
             mark=newest.incident_id, incident_id=newest.incident_id, node=node,
         )  # fmt: skip
+
+
+def _had_one_machine(run: RunView, incident: Incident) -> bool:
+    """Whether the attempt that was interrupted is known to have had one machine, by its nodes or its launcher."""
+    for attempt in run.attempts:
+        if attempt.number not in incident.attempts:
+            continue
+        if attempt.nodes:
+            return len(attempt.nodes) == 1
+        with suppress(ValueError, AttributeError):
+            told = json.loads(attempt.config or "{}")
+            return str(told.get("max_nodes") or told.get("nnodes")) in ("1", "1:1")
+    return False
 
 
 RULE = AlertRule(

@@ -34,8 +34,11 @@ from rerail.server.core.cause_rules import (
     Weight,
     from_lines,
     read_by,
+    shown_words,
     sign_of,
 )
+from rerail.server.core.causes import retry_budget
+from rerail.server.core.causes.standing import with_standing
 from rerail.server.core.causes.user_exception import GPU_FAILED
 from rerail.server.core.facts import TRAINED_ON, TRAINING_DONE, Evidence, Pairs
 from rerail.server.core.fault_trace import fault_trace
@@ -71,6 +74,7 @@ NEVER_SURVIVED = frozenset({"preemption", "time_limit", "node_lost", "operator_s
 come back, and its steps prove it."""
 
 _RULES: dict[str, CauseRule] = {}
+_ALL_SPENT = re.compile(r"all [1-9]\d{0,6} restarts are spent")
 _LONG_NUMBER = re.compile(r"\d{3,40}")
 _CODED = re.compile(r"Xid|exitcode|\b(?:failure|error|code|returned)[ :=]{1,3}-?\d", re.IGNORECASE)
 """Where a number of a line may be what it says."""
@@ -127,6 +131,8 @@ def reading_of(evidence: Evidence) -> Reading:
     if _CODED.search(shape) is None:
         shape = _LONG_NUMBER.sub("000", shape)
     reading = _read(evidence.source, evidence.code, evidence.attributes, shape)
+    if reading.says and reading.role is CausalRole.CONFIRMATION and shape != evidence.text:
+        return read_by(_known()[reading.cause], evidence, evidence.text.lower()) or UNREAD
     if reading.role is not CausalRole.INITIATING:
         is_told = evidence.code is None and evidence.source in SPOKEN and reading.role is CausalRole.CASCADE
         if is_told and is_mention(evidence.text, reading.words):
@@ -237,13 +243,14 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
         cause=rule.name,
         domain=match.domain or rule.domain,
         confidence=match.confidence,
-        sentence=match.sentence,
+        sentence=_with(match.sentence, _spent(case, rule)),
         culprit_rank=match.rank,
         culprit_node=match.node or None,
-        advice=rule.advice,
+        advice=match.advice or rule.advice,
         missing_evidence=still_wanted(match.missing_evidence, _given(case, match.node)),
         traits=_usable(match.traits),
     )
+    verdict = with_standing(case, verdict)
     doubt = _doubt(case, verdict, match)
     if doubt is None:
         return verdict, fault_trace(case, match, remarks)
@@ -261,6 +268,26 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
     return replace(verdict, confidence=confidence, sentence=f"{verdict.sentence}{said}"), fault_trace(
         case, match, shown
     )
+
+
+def _with(sentence: str, more: str) -> str:
+    """Two sentences; the first may end with words of a log."""
+    if not more:
+        return sentence
+    return f"{sentence}{'' if sentence.endswith(('.', '!', '?', '…')) else '.'} {more}"
+
+
+def _spent(case: Case, rule: CauseRule) -> str:
+    """That no restart was left, for the sentence of another cause; empty where that is not known."""
+    if rule.name == retry_budget.RULE.name:
+        return ""
+    told = next(
+        (sign for sign in case.accusing(retry_budget.RULE.name) if sign.reading.says == retry_budget.SAYS), None
+    )
+    if told is not None:
+        return f"No restart was left after it ({shown_words(told.reading.words, told.text, 120)})."
+    spent = _ALL_SPENT.search(case.reason or "")
+    return f"No restart was left after it ({spent[0]})." if spent else ""
 
 
 def _given(case: Case, node: str | None) -> frozenset[Kind]:

@@ -26,7 +26,8 @@ RULE = CauseRule(
             r"|metadata is None[^\n]{0,120}",
             SAYS,
             confidence=0.85,
-            unless=r"skipping|falling back|NCCL|No space left|StorageFull|QuotaExceeded",
+            unless=r"skipping|falling back|NCCL|No space left|StorageFull|QuotaExceeded"
+            r"|while serializing: I/?O",
         ),
         line(
             r"(?:size mismatch for|Missing key\(s\) in state_dict|Unexpected key\(s\) in state_dict"

@@ -5,15 +5,31 @@ A full disk does not say so: PyTorch's writer then reports `unexpected pos N vs 
 
 from __future__ import annotations
 
-from rerail.server.core.cause_rules import CauseRule, Reading, Weight, exception_traits, line
+from dataclasses import replace
+
+from rerail.server.core.cause_rules import (
+    Case,
+    CauseRule,
+    Match,
+    Reading,
+    Sign,
+    Weight,
+    exception_traits,
+    from_lines,
+    line,
+    shown_words,
+)
 from rerail.server.core.facts import Evidence
 from rerail.server.core.naming import exception_in
 from rerail.server.core.view import CausalRole, Domain
 
 FILES = frozenset(
     {"OSError", "IOError", "FileNotFoundError", "PermissionError", "TimeoutError", "FileExistsError", "BlockingIOError",
-     "ClientError", "EndpointConnectionError", "CheckpointException"}
+     "ClientError", "EndpointConnectionError", "CheckpointException", "ConnectionClosedError", "ConnectTimeoutError",
+     "ReadTimeoutError", "HTTPClientError", "S3UploadFailedError"}
 )  # fmt: skip
+COLLECTS = "CheckpointException"
+"""What torch raises on every rank for the exceptions of some, which it prints behind it."""
 SAYS = "{where} could not write or read its files ({words})."
 FULL = "{where} could not write: the file ended before it should have, as it does on a full disk ({words})."
 
@@ -31,10 +47,32 @@ def reads(evidence: Evidence) -> Reading | None:
     )  # fmt: skip
 
 
+def match(case: Case) -> Match | None:
+    """The earliest line that tells of it; an exception that only collects those of ranks, with what the first was."""
+    found = from_lines(case, RULE)
+    if found is None or not found.initiating or COLLECTS not in found.initiating[0].evidence.text:
+        return found
+    first = found.initiating[0].evidence
+    inner = next((sign for sign in case.signs if _is_behind(sign, first)), None)
+    named = None if inner is None else exception_in(inner.text, inner.item.evidence.code)
+    if inner is None or named is None or COLLECTS in named.type:
+        return found
+    if inner.accuses and inner.reading.cause not in (RULE.name, "checkpoint_corrupt", "user_exception"):
+        return None  # what it was is told by its own rule, at the same instant
+    said = shown_words(f"{named.type}: {named.message}" if named.message else named.type, inner.text)
+    return replace(found, sentence=f"{found.sentence.rstrip('.')}: {said}.", initiating=(*found.initiating, inner.item))
+
+
+def _is_behind(sign: Sign, first: Evidence) -> bool:
+    told = sign.item.evidence
+    return told.emitter == first.emitter and told.rank == first.rank and told.seq > first.seq
+
+
 RULE = CauseRule(
     name="checkpoint_io",
     domain=Domain.INFRASTRUCTURE,
     advice="Look at free space, quota and inodes of the checkpoint's file system, and at its server's health.",
+    match=match,
     order=22,
     reads=reads,
     lines=(
@@ -62,6 +100,7 @@ RULE = CauseRule(
             r"|LustreError:[^\n]{0,160}(?:failed: rc = -\d{1,3}|rc -\d{1,3}|failed with -\d{1,3})"
             r"|Lustre: [^\n]{0,120}Connection to [^\n]{0,80} was lost"
             r"|Cannot send after transport endpoint shutdown|nfs: server \S{1,120} not responding[^\n]{0,60}"
+            r"|while serializing: I/?O ?[Ee]rror[^\n]{0,80}"
             r"|Remote I/O error|I/O error, dev \w{1,20}",
             SAYS,
             confidence=0.85,

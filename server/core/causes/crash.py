@@ -6,6 +6,8 @@ little.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line, who
 from rerail.server.core.exit_words import exits, signalled
 from rerail.server.core.view import CausalRole, Domain
@@ -40,7 +42,11 @@ def match(case: Case) -> Match | None:
                 traits=tuple(sorted({**traits, "signal": signal}.items())),
             )  # fmt: skip
     if found is not None:
-        aborted = next((worker for worker in case.exits if worker.exit_code in (-6, 134)), None)
+        aborts = [worker for worker in case.exits if worker.exit_code in (-6, 134)]
+        at_once = sorted({worker.rank for worker in aborts if worker.at == aborts[0].at and worker.rank >= 0})
+        if found.weight is Weight.ECHO and len(at_once) > 1:
+            return _several(found, at_once)
+        aborted = aborts[0] if aborts else None
         rank = found.rank if found.rank is not None or aborted is None or aborted.rank < 0 else aborted.rank
         sentence = found.sentence
         if rank is not None and found.rank is None:
@@ -59,6 +65,13 @@ def match(case: Case) -> Match | None:
                 weight=Weight.ECHO, traits=(("signal", "SIGABRT"),),
             )  # fmt: skip
     return None
+
+
+def _several(found: Match, ranks: list[int]) -> Match:
+    """Several ranks aborted at one instant: which was first is not told."""
+    named = ", ".join(map(str, ranks[:8])) + ("" if len(ranks) <= 8 else f", … ({len(ranks)} in all)")
+    said = f"Ranks {named} aborted; aborts are often the echo of another rank's death."
+    return replace(found, sentence=said, rank=None, missing_evidence=ABORTED)
 
 
 RULE = CauseRule(

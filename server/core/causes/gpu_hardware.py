@@ -15,6 +15,11 @@ from rerail.server.core.wanted import Kind, Wanted
 from rerail.server.core.xids import XidLine, code_of, xid, xids_in
 
 SAYS = "{where}: a GPU failed ({words})."
+NOT_READY_SAYS = "{where}: the GPUs were not ready for CUDA: their fabric was not set up ({words})."
+NOT_READY_ADVICE = (
+    "See that the fabric manager of that node runs and is of the driver's version (`nvidia-smi -q`, Fabric: State), "
+    "then start again there; no GPU needs to be replaced."
+)
 KERNEL = frozenset({"kernel", "dmesg", "journal", "dcgm"})
 MISSING = (Wanted("the kernel log of the node (NVRM: Xid …), which names the GPU", Kind.KERNEL_LOG),)
 APPLICATION = "user_exception"
@@ -78,6 +83,7 @@ def match(case: Case) -> Match | None:
         found.confidence, found.sentence, rank, node, first.at, found.initiating,
         MISSING,
         found.weight, found.traits,
+        advice=found.advice,
         confirming=tuple(
             sign.item for sign in case.signs
             if sign.reading.cause == RULE.name and sign.reading.role is CausalRole.CONFIRMATION
@@ -96,6 +102,7 @@ LINES: tuple[LinePattern, ...] = (
     ),
     line(
         r"fallen off the bus|GPU is lost|GPU has been lost|GPU_IS_LOST"
+        r"|Unable to determine the device handle for (?:GPU|gpu) ?[0-9A-Fa-f:.]{0,20}: [^\n]{0,40}"
         r"|cudaErrorECCUncorrectable|cudaErrorDevicesUnavailable|GPU requires reset"
         r"|ERROR_GPU_IS_LOST|CUDA_ERROR_ECC_UNCORRECTABLE|CUDA_ERROR_NVLINK_UNCORRECTABLE|RmInitAdapter failed"
         r"|DCGM_FR_(?:VOLATILE_DBE_DETECTED|FALLEN_OFF_BUS|UNCORRECTABLE_ROW_REMAP|ROW_REMAP_FAILURE|NVLINK_DOWN"
@@ -106,11 +113,30 @@ LINES: tuple[LinePattern, ...] = (
         unless=r"Xid \(",
     ),
     line(
-        rf"{cuda_errors.pattern('gpu_hardware')}|CUDA error: (?:unspecified NVLink error|uncorrectable[^\n]{{0,40}})"
-        r"|cuda\w{0,40} returned 802\b",
+        rf"{cuda_errors.pattern('fabric')}|cuda\w{{0,40}} returned 802\b|cudaErrorSystemNotReady"
+        r"|CUDA_ERROR_SYSTEM_NOT_READY",
+        NOT_READY_SAYS,
+        confidence=0.9,
+        weight=Weight.ESTABLISHED,
+        advice=NOT_READY_ADVICE,
+    ),
+    line(
+        rf"{cuda_errors.pattern('gpu_hardware')}|CUDA error: (?:unspecified NVLink error|uncorrectable[^\n]{{0,40}})",
         SAYS,
         confidence=0.9,
         weight=Weight.ESTABLISHED,
+    ),
+    line(
+        r"\bGSP Timeout\b|_kgsp\w{0,40}TimedOut: [^\n]{0,40}",
+        "{where}: the firmware of a GPU does not answer ({words}).",
+        confidence=0.85,
+        weight=Weight.ESTABLISHED,
+        unless=r"Xid \(",
+    ),
+    line(
+        r"HW Exception by GPU node-\d{1,4}[^\n]{0,80}|amdgpu[^\n]{0,60}GPU reset begin",
+        SAYS,
+        confidence=0.8,
     ),
     line(
         r"!!!! FATAL ERROR !!!! for \[/dev/accel\d{1,4}[^\n]{0,60}|SLICE_FAILURE_(?:CHIP|HARDWARE|HW)\w{0,40}",

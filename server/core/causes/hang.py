@@ -9,6 +9,8 @@ it did not arrive, or where every other rank is known to have waited.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Sign, Weight, from_sign, line
 from rerail.server.core.flight_recorder.verdict import HANG, DumpVerdict, dump_verdict
 from rerail.server.core.view import CausalRole, Domain
@@ -21,6 +23,7 @@ MISSING = (
     Wanted("a flight recorder dump of every rank (it names the one that did not arrive)", Kind.DUMPS),
     Wanted("when each rank began its last step"),
 )
+SEVERAL = "Several ranks did not come to the barrier ({words})."
 KEPT = (Wanted("the stack of that rank", Kind.STACKS), Wanted("its last lines"))
 
 
@@ -40,6 +43,8 @@ def match(case: Case) -> Match | None:
             tuple(sign.item for sign in [*named, *waits][:20]), KEPT,
             Weight.LINE, found.traits,
         )  # fmt: skip
+    if lines and lines[0].reading.says == SEVERAL:
+        return replace(from_sign(lines[0], RULE, lines), rank=None, missing_evidence=MISSING)
     if lines:
         return _monitored(case, lines, waits)
     if waits:
@@ -149,6 +154,11 @@ RULE = CauseRule(
             confidence=0.85,
         ),
         line(
+            r"Ranks (?P<several>\d{1,7}(?:, \d{1,7}){1,200}) failed to pass monitoredBarrier[^\n]{0,60}",
+            SEVERAL,
+            confidence=0.85,
+        ),
+        line(
             r"Interruption\.(?:SOFT_TIMEOUT|HARD_TIMEOUT|UNRESPONSIVE) (?:affecting ranks "
             r"|on ranks=)\{(?P<rank>\d{1,7})\}",
             "{where} stopped giving signs of life ({words}).",
@@ -175,7 +185,9 @@ RULE = CauseRule(
             r"|Heartbeat monitor timed out[^\n]{0,80}"
             r"|watchdog got stuck for \d{1,9} seconds[^\n]{0,60}"
             r"|Could not acquire GIL within[^\n]{0,60}|possible GIL induced hang"
-            r"|monitoredBarrier[^\n]{0,60}timed? ?out",
+            r"|monitoredBarrier[^\n]{0,60}timed? ?out"
+            r"|The wait execution of the Notify register times out|Stream synchronize timeout"
+            r"|lame workers found[^\n]{0,80}",
             confidence=0.7,
             weight=Weight.WAIT,
         ),

@@ -1,4 +1,5 @@
-"""The kernel killed a worker, or an allocation was refused, because the host or its cgroup ran out of memory.
+"""The kernel killed a worker, or an allocation was refused, because the host or its cgroup ran out of memory; Ray's own
+monitor kills before the kernel does.
 
 An exit by SIGKILL beside the kernel's line is this; the kernel's line beside exits of which none was a kill is another
 process's story and counts little.
@@ -8,12 +9,13 @@ from __future__ import annotations
 
 import re
 
-from rerail.server.core.cause_rules import Case, CauseRule, Match, Sign, Weight, from_sign, line, who
+from rerail.server.core.cause_rules import Case, CauseRule, Match, Sign, Weight, from_sign, line, shown_words, who
 from rerail.server.core.view import CausalRole, Domain
 from rerail.server.core.wanted import Wanted
 
 KILLED = frozenset({-9, 137})
 NOT_KILLED = (Wanted("the exit codes of the other ranks: none that is known was a kill"),)
+RAYS = "{where} was ended by Ray's own memory monitor: its node ran short of memory ({words})."
 SAYS = "{where} was killed by the kernel: the host, or its memory limit, was exhausted ({words})."
 VICTIM = re.compile(r"Killed process (\d{1,10}) \(([^)\n]{1,60})\)")
 
@@ -48,18 +50,21 @@ def _killed(case: Case, kernel: list[Sign]) -> Match:
     told_codes += [worker.exit_code for worker in case.exits]
     on_node = [worker for worker in kills if first.node and worker.node == first.node] or kills
     rank = first.rank
-    if rank is None and victim is not None:
-        rank = case.rank_of_process(victim.group(1))
+    spoke = case.sign_of_process(victim.group(1)) if rank is None and victim is not None else None
+    if spoke is not None:
+        rank = spoke.rank
     if rank is None and placed is not None:
         rank = placed.reading.rank
-    if rank is None and on_node and on_node[0].rank >= 0:
-        rank = on_node[0].rank
-    elif rank is None:
-        rank = next((each for each, code in case.exit_codes if code in KILLED), None)
+    if rank is None and spoke is None:  # where its local rank is told, another exit does not say whose it was
+        if on_node and on_node[0].rank >= 0:
+            rank = on_node[0].rank
+        else:
+            rank = next((each for each, code in case.exit_codes if code in KILLED), None)
     told_nodes = {sign.node for sign in kernel if sign.node}
     node = first.node or (on_node[0].node if on_node else None) or (told_nodes.pop() if len(told_nodes) == 1 else None)
-    words = f"process {victim.group(1)}, {victim.group(2)}" if victim else first.reading.words
-    sentence = SAYS.replace("{where}", who(rank, node)).replace("{words}", words)
+    words = f"process {victim.group(1)}, {victim.group(2)}" if victim else shown_words(first.reading.words, first.text)
+    local = spoke.item.evidence.local_rank if spoke is not None else None
+    sentence = (first.reading.says or SAYS).replace("{where}", who(rank, node, local)).replace("{words}", words)
     is_confirmed = bool(kills) or any(code in KILLED for code in told_codes)
     if not is_confirmed and told_codes:
         return Match(
@@ -91,13 +96,21 @@ RULE = CauseRule(
             r"|systemd-oomd[^\n]{0,60}Killed[^\n]{0,60}|have been OOM Killed"
             r"|oom_reaper: reaped process|\btask (?P<task>\d{1,7}): Out Of Memory"
             r"|\btasks [\d,-]{1,60}: Out Of Memory"
-            r"|\b(?!0 )\d{1,6} Workers \(tasks / actors\) killed due to memory pressure"
-            r"|node running low on memory|oom[_-]kill event\(s\)",
+            r"|oom[_-]kill event\(s\)",
             SAYS,
             role=CausalRole.CONFIRMATION,
             confidence=0.95,
             weight=Weight.ESTABLISHED,
             unless=r"CUDA|RESOURCE_EXHAUSTED",
+        ),
+        line(
+            r"\b(?!0 )\d{1,6} Workers \(tasks / actors\) killed due to memory pressure"
+            r"|node running low on memory|exceeds the memory usage threshold of [\d.]{1,10}\. Ray killed this worker"
+            r"|RayOutOfMemoryError: [^\n]{0,80}",
+            RAYS,
+            role=CausalRole.CONFIRMATION,
+            confidence=0.95,
+            weight=Weight.ESTABLISHED,
         ),
         line(r"invoked oom-killer", role=CausalRole.CONFIRMATION),
         line(

@@ -1,4 +1,4 @@
-"""NCCL met an error: its own system error, or a remote process that went away.
+"""NCCL met an error: its own system error, or a remote process that went away. HCCL is read as its like.
 
 A remote error is what NCCL prints when its peer died: where any rank failed by itself, it is the cascade. Alone it is
 all that is known.
@@ -74,6 +74,12 @@ RULE = CauseRule(
             confidence=0.6,
             weight=Weight.WAIT,
             unless=cuda_errors.ANY,
+        ),
+        line(
+            r"OPS function error: Hccl\w{1,40}, error code is \d{1,6}|HCCL error in: [^\n]{0,80}",
+            "The collective library of Ascend devices failed on {where}: {words}.",
+            confidence=0.5,
+            weight=Weight.WAIT,
         ),
         line(
             r"ncclInvalidUsage[^\n]{0,160}|ncclInvalidArgument[^\n]{0,160}",

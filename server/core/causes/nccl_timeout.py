@@ -2,13 +2,17 @@
 
 A lone time-out is never a fault of the network: a rank that did not come and a link that does not carry look the same
 from here. Whose last enqueued collective is the lowest did not come to the next one.
+
+The one rank that did not time out where all others did, in a collective of the whole world, probably did not come. It
+may have timed out, too, and been ended before it could say so: that is why it is named with a modest confidence, and
+only where nothing else tells who it was. Who only heard of another rank's time-out has not timed out.
 """
 
 from __future__ import annotations
 
 import re
 
-from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, line
+from rerail.server.core.cause_rules import Case, CauseRule, Match, Sign, Weight, line
 from rerail.server.core.view import CausalRole, Domain
 from rerail.server.core.wanted import Kind, Wanted
 
@@ -22,7 +26,15 @@ MISSING = (
 ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (-?\d{1,12})")
 HEARD = re.compile(r"due to a collective timeout from (?:this local rank| {1,3}rank (\d{1,7}))")
 GROUP = re.compile(r"\[PG (?:ID )?(\d{1,9})")
+IN_GROUP = re.compile(r"\[(?:PG [^\]\n]{0,160}?)?Rank (\d{1,7})\]")
+"""A rank by its place in the group that the line is about."""
+WORK = re.compile(r"WorkNCCL\(SeqNum=(\d{1,12}), OpType=(\w{1,60})")
+OWN = re.compile(r"detected by watchdog|\bTimeout at NCCL work|watchdog thread terminated")
+"""Lines of the group that ran into its time-out; the others that name one are of the monitor, which only one has."""
+WORLDS_OWN = "0"
+"""The number of the group that torch makes first, of all ranks."""
 MOST_NAMED = 6
+LARGEST_WORLD = 100_000
 
 
 def match(case: Case) -> Match | None:
@@ -43,8 +55,16 @@ def match(case: Case) -> Match | None:
         rank, work, ahead = behind
         confidence = 0.85
         sentence += f" Rank {rank} had issued collective {work} where others had issued {ahead}: it did not come."
+    elif (silent := _silent(case, signs)) is not None:
+        confidence, rank = 0.75, silent
+        sentence += f" Rank {rank} is the only one of {case.world_size} that did not time out: it may not have come."
     elif _is_level(case):
-        sentence += " Every rank that spoke had issued the same collectives: the link or the kernel did not finish."
+        silent_count = (case.world_size or len(ranks)) - len(ranks)
+        sentence += " Every rank that spoke had issued the same collectives" + (
+            f"; {silent_count} of {case.world_size} are not known to have waited."
+            if silent_count > 0
+            else ": the link or the kernel did not finish."
+        )
     return Match(
         confidence, sentence, rank, None, first.at, tuple(sign.item for sign in signs[:20]), MISSING, Weight.WAIT,
         first.reading.traits,
@@ -95,6 +115,39 @@ def _behind(case: Case) -> tuple[int, int, int] | None:
             if others > lowest:
                 return slow[0], lowest, others
     return None
+
+
+def _silent(case: Case, signs: list[Sign]) -> int | None:
+    """The one rank of the world that did not time out; None where that is not known, or does not say anything.
+
+    Of two ranks the second is silent as often because the first one's end took it along.
+    """
+    size = case.world_size
+    if size is None or not 2 < size <= LARGEST_WORLD:
+        return None
+    first: dict[int, Sign] = {}
+    for sign in signs:
+        if sign.rank is not None:
+            first.setdefault(sign.rank, sign)
+    missing = set(range(size)) - first.keys()
+    if len(missing) != 1 or len(first) != size - 1 or not _is_of_the_world(case, first, size):
+        return None
+    works = {found.groups() for sign in first.values() if (found := WORK.search(sign.text)) is not None}
+    (rank,) = missing
+    has_issued_as_much = any(
+        rank in ranks and ranks[rank] >= max(ranks.values()) and len(ranks) > 1 for ranks in _enqueued(case).values()
+    )
+    return None if len(works) > 1 or has_issued_as_much else rank
+
+
+def _is_of_the_world(case: Case, first: dict[int, Sign], size: int) -> bool:
+    """Whether the group that timed out is of all ranks: torch's own, or one in which a rank has the last place."""
+    own = [sign for sign in case.signs if sign.rank in first and OWN.search(sign.text)]
+    groups = {found[1] for sign in own if (found := GROUP.search(sign.text)) is not None}
+    if groups == {WORLDS_OWN}:
+        return True
+    places = {int(found[1]) for sign in first.values() if (found := IN_GROUP.search(sign.text)) is not None}
+    return len(groups) < 2 and max(places, default=-1) == size - 1
 
 
 def _is_level(case: Case) -> bool:

@@ -30,6 +30,9 @@ MISSING = (
 OWN = frozenset(
     [
         "ConnectionError",
+        "ConnectionClosedError",
+        "ReadTimeoutError",
+        "HTTPClientError",
         "ConnectTimeout",
         "ReadTimeout",
         "MaxRetryError",
@@ -110,6 +113,7 @@ RULE = CauseRule(
         line(
             r"Transport retry count exceeded on[^\n]{0,80}|efa_rdm_\w{1,40}error\(\)[^\n]{0,160}"
             r"|\bIBV_WC_(?!SUCCESS)\w{1,40}|wc_status[ =:]{1,3}(?!0\b|IBV_WC_SUCCESS)\S{1,40}"
+            r"|Failed to modify QP to \w{1,12}: [^\n]{0,80}"
             r"|libfabric:[^\n]{0,120}(?:unresponsive|unreachable)[^\n]{0,80}",
             "{where} got no answer over the fabric: {words}.",
             confidence=0.6,
@@ -125,8 +129,10 @@ RULE = CauseRule(
         ),
         line(
             r"Gloo connectFullMesh failed[^\n]{0,160}"
+            r"|gloo/transport/tcp/address\.cc[^\n]{0,100}"
             r"|gloo/transport/tcp/[^\n]{0,60}Connect timeout[^\n]{0,60}"
-            r"|timed out connecting: SO_ERROR[^\n]{0,80}",
+            r"|timed out connecting: SO_ERROR[^\n]{0,80}"
+            r"|Getting socket times out\. Reason: [^\n]{0,80}",
             "{where} could not connect to its peers at start-up ({words}).",
             confidence=0.5,
             weight=Weight.WAIT,

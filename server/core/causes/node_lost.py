@@ -45,6 +45,7 @@ RULE = CauseRule(
             r"|NODE_FAIL\b[^\n]{0,60}|Node failure on [\w.-]{1,80}"
             r"|NodeDiedError[^\n]{0,100}|\bnode\b[^\n]{0,260}marked dead[^\n]{0,40}"
             r"|Host EC2 [^\n]{0,60}terminated|Raylet is terminated|raylet (?:has )?died unexpectedly"
+            r"|\bits node has died\b|[Oo]wner's node has crashed"
             r"|[Tt]he node (?:\(IP: [\d.]{7,40}[^\n]{0,120}\) )?has died\b[^\n]{0,60}"
             r"|NodeStatusUnknown|Kubelet stopped posting node status"
             r"|NodeNotReady[^\n]{0,80}|Node is not ready|\bNodeLost\b"

@@ -41,6 +41,7 @@ RULE = CauseRule(
             r"|PreemptionByScheduler[^\n]{0,60}|EvictionByEvictionAPI[^\n]{0,60}"
             r"|TerminationByKubelet[^\n]{0,60}"
             r"|Workload was (?:preempted|evicted)[^\n]{0,80}"
+            r"|\btermination is imminent\b[^\n]{0,60}"
             r"|spot (?:instance )?interruption[^\n]{0,80}|this job is preempted"
             r"|instance-action[\"' ]{0,2}[:=][^\n]{0,60}(?:terminate|stop|hibernate)"
             r"|compute\.instances\.preempted|TERMINATE_ON_HOST_MAINTENANCE|state[:= ]{1,3}PREEMPTED"
@@ -53,6 +54,7 @@ RULE = CauseRule(
             weight=Weight.ESTABLISHED,
             unless=r"client was evicted|Lustre|OOMKill|no preemption|may be due to a preemption|to retrieve preemption",
         ),
+        line(r"Failed to retrieve preemption notice", role=CausalRole.INFORMATIONAL),
         line(
             r"preemption (?:warning|notice|signal)[^\n]{0,80}"
             r"|instance (?:is going to|will|is about to) be (?:interrupted|terminated|stopped|reclaimed|preempted)"

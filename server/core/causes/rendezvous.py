@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from rerail.server.core.cause_rules import CauseRule, Weight, line
+from dataclasses import replace
+
+from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line
 from rerail.server.core.view import CausalRole, Domain
 from rerail.server.core.wanted import Kind, Wanted
+
+
+def match(case: Case) -> Match | None:
+    """The first line that tells of it; who waited in vain for the others is not to blame."""
+    found = from_lines(case, RULE)
+    return None if found is None else replace(found, rank=None)
+
 
 RULE = CauseRule(
     name="rendezvous",
     domain=Domain.UNKNOWN,
     advice="See which node did not come and why; compare the join time-out with the time a node takes to start.",
+    match=match,
     order=28,
     settles=(
         Wanted(

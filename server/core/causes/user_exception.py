@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from rerail.server.core import cuda_errors
 from rerail.server.core.cause_rules import (
+    LONGEST_WORDS,
     Case,
     CauseRule,
     Match,
@@ -16,6 +17,7 @@ from rerail.server.core.cause_rules import (
     Weight,
     exception_traits,
     line,
+    shown_words,
     who,
 )
 from rerail.server.core.exit_words import exits
@@ -84,7 +86,7 @@ def match(case: Case) -> Match | None:
         rank = first.reading.rank if first.reading.rank is not None else first.rank
         return Match(
             first.reading.confidence,
-            f"{first.who if rank == first.rank else who(rank, first.node)}: {first.reading.words}.",
+            f"{first.who if rank == first.rank else who(rank, first.node)}: {shown_words(first.reading.words)}.",
             rank,
             first.node,
             first.at,
@@ -108,12 +110,12 @@ def _raised(case: Case, signs: list[Sign]) -> Match:
     if len(ranks) > 1 and not _is_origin(first, same):
         named = ", ".join(map(str, ranks[:8])) + ("" if len(ranks) <= 8 else f", … ({len(ranks)} in all)")
         return Match(
-            0.85, f"Ranks {named} raised {first.reading.words}", None, None, first.at,
+            0.85, f"Ranks {named} raised {_words(first)}", None, None, first.at,
             tuple(sign.item for sign in same[:20]), traits=first.reading.traits,
         )  # fmt: skip
-    says = f"{named} raised {first.reading.words}"
+    says = f"{named} raised {_words(first)}"
     if first.reading.says == GPU_FAILED:
-        says = f"{named} made its GPU fail: {first.reading.words.rstrip('.')}."
+        says = f"{named} made its GPU fail: {shown_words(first.reading.words, first.text)}.".replace("….", "…")
     return Match(
         confidence, says, rank, first.node, first.at, (first.item,), traits=first.reading.traits,
     )  # fmt: skip
@@ -126,6 +128,12 @@ def _is_origin(first: Sign, same: list[Sign]) -> bool:
         and first.reading.says == GPU_FAILED
         and all(sign.rank == first.rank or sign.at > first.at for sign in same)
     )
+
+
+def _words(sign: Sign) -> str:
+    """The exception as a sentence repeats it."""
+    words = sign.reading.words
+    return words if len(words) < LONGEST_WORDS else shown_words(words, sign.text, LONGEST_WORDS - 1)
 
 
 def _what(sign: Sign) -> str:

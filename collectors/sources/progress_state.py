@@ -1,0 +1,77 @@
+"""Progress state: what is known, at one place of a training's log, of the training that it tells of.
+
+It holds plain JSON values only: a cursor keeps it, and who reads on takes it up again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class ProgressState:
+    """What is known of the training that a log tells of. Only plain JSON values."""
+
+    framework: str | None = None
+    label: str | None = None
+    """The number by which lines of the speaker name it: its rank, local rank or worker."""
+    stream: str | None = None
+    speaker: str | None = None
+    """Whose step lines count."""
+    step: int | None = None
+    """The last that is known done in this attempt."""
+    step_at: int | None = None
+    since: int | None = None
+    """Since when steps are done: the loop began, a load ended."""
+    base: int | None = None
+    """Steps that were done before the first line of this attempt; None where that is not known."""
+    step_offset: int = 0
+    """The first byte of the last step line."""
+    has_steps: bool = False
+    """A step line was seen in this attempt."""
+    first: list[int] = field(default_factory=list)
+    """`[step, instant]` of the first step line, while it is not known since when its steps were done."""
+    pause_began: int | None = None
+    pause_ended: int | None = None
+    each_ns: int | None = None
+    """How long the last steps took."""
+    saving: list[Any] = field(default_factory=list)
+    """`[step, since, framework]` of a save that goes on while training waits."""
+    loading: list[Any] = field(default_factory=list)
+    waiting: list[Any] = field(default_factory=list)
+    """`[what, framework, step, seconds]` of what was told without a stamp."""
+    evaluating: int | None = None
+    together: list[Any] = field(default_factory=list)
+    """`[first step, start, durations in µs, first byte of the last line]` of steps that are not stated yet."""
+    began_at: int | None = None
+    """The first stamp of the log, or of the attempt."""
+    heard_at: int | None = None
+    silence: list[int] = field(default_factory=list)
+    """`[from, until]` of the longest silence since the last step line."""
+    begins: bool = False
+    """The program began anew; its first stamp is still to come."""
+    bar_total: int | None = None
+    bar_base: list[int] = field(default_factory=list)
+    """`[instant, bar's clock]` from which a bar without a stamp is counted on."""
+    bar_epoch: int | None = None
+    """The epoch of which that bar is; None for one without epochs."""
+    bars: list[list[Any]] = field(default_factory=list)
+    """`[step, clock, seconds, epoch, total, first byte, framework, stream, rank, how much waited before]` of bars that
+    nothing dates yet."""
+    dated_back: int = 0
+    """Lines of bars that were dated from an instant behind them."""
+    is_async: bool = False
+    undated: int = 0
+    untimed: int = 0
+    """Steps that were done at the same instant as the last that was stated: they share the time until the next."""
+    is_told: bool = False
+    """The run's framework was stated."""
+    world_size: int | None = None
+    attempt: int = 0
+    """Which attempt all of this is of."""
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> ProgressState:
+        """Out of a cursor; fields of other versions are left out."""
+        return cls(**{name: value for name, value in plain.items() if name in cls.__dataclass_fields__})
