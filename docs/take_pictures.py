@@ -20,14 +20,15 @@ import tempfile
 import time
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
-
-from playwright.sync_api import Browser, sync_playwright
 
 from rerail.collectors.demo import config_year
 from rerail.collectors.demo.recorded import load_arms, load_recordings, shifted
 from rerail.server.core.codec import encode_line
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 OUT = Path(__file__).parent / "images" / "pages"
 WIDE, HIGH, PHONE = 1280, 900, 390
@@ -156,6 +157,9 @@ def take(browser: Browser, url: str, path: Path, width: int = WIDE, scheme: str 
 
 def main() -> None:
     """Take them."""
+    # Not at the top: bench/pages.py takes its data from here, where there need be no browser.
+    from playwright.sync_api import sync_playwright
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="names of pages, separated by commas")
     parser.add_argument("--out", type=Path, default=OUT)

@@ -251,7 +251,11 @@ def _add_knowledge(commands: argparse._SubParsersAction) -> None:
     change.add_argument("--author", help="who says so")
 
     note = _reading(commands, "note", "write a note, list those on a subject, or change one", "knowledge:note")
-    note.add_argument("subject", metavar="SUBJECT", help="incident:ID, run:ID, problem:ID, node:ID, or note-12")
+    note.add_argument(
+        "subject",
+        metavar="SUBJECT",
+        help="incident:ID, run:ID, problem:ID, node:ID, config_change:RUN@ATTEMPT, or note-12",
+    )
     note.add_argument("text", nargs="?", metavar="TEXT", help="Markdown; - reads it; without it, notes are listed")
     note.add_argument("--at", nargs="+", metavar="T", help="of a run: an instant, or from when until when")
     does = note.add_mutually_exclusive_group()

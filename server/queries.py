@@ -84,7 +84,7 @@ class Queries:
         self._histories = Histories(store)
         self.problems = ProblemQueries(store)
         """What keeps coming back: see `query_problems.py`."""
-        self.configs = ConfigQueries(store, self.run, self.window)
+        self.configs = ConfigQueries(store, self.run)
         """Recovery configs, changes, comparisons: see `query_configs.py`."""
         self.nodes = NodeQueries(store)
         """On which machine: see `query_nodes.py`."""

@@ -97,7 +97,7 @@ class Head:
 
     name: str
     kind: str = ""
-    """`number` (right, tabular), `wide` (takes what is left), or neither."""
+    """`number` (right, tabular), `words` (not broken), `wide` (takes what is left), `half` (shares it with another)."""
     hint: str | None = None
 
 
@@ -202,6 +202,9 @@ def empty(title: str, about: Content, *lines: str) -> Markup:
     )
 
 
-def copy_table_button() -> Markup:
-    """Copies the table of its panel as CSV."""
-    return html.Button("copy CSV", className="quiet-button", type="button", **{"data-copy": "table"})
+def copy_table_button() -> list[Markup]:
+    """Copies the tables of a panel as CSV, or saves them as a file."""
+    return [
+        html.Button("copy CSV", className="quiet-button", type="button", **{"data-copy": "table"}),
+        html.Button("save CSV", className="quiet-button", type="button", **{"data-do": "csv"}),
+    ]

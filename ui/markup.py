@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from dash import html as dash_html
 from dash.development.base_component import Component
@@ -65,7 +66,8 @@ class _Tags:
         tag = name.lower()
         if tag not in TAGS:
             raise AttributeError(f"markup has no <{tag}>")
-        return _Tag(tag)
+        made = self.__dict__[name] = _Tag(tag)  # found before this is asked again
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +110,19 @@ def _children(content: Content) -> tuple[Markup | str, ...]:
 def _attributes(attributes: Mapping[str, object]) -> list[tuple[str, str]]:
     shown = []
     for key, value in attributes.items():
-        name = RENAMED.get(key, key)
-        if name not in ATTRIBUTES and not name.startswith(("aria-", "data-")):
-            raise ValueError(f"markup has no attribute {key}")
+        name = _name(key)
         if value is None or value is False:
             continue
         if isinstance(value, Mapping):
             value = ";".join(f"{part}:{size}" for part, size in value.items())
         shown.append((name, "" if value is True else str(value)))
     return shown
+
+
+@cache
+def _name(key: str) -> str:
+    """An attribute as the browser knows it; those of the pages are few, and asked for ten thousand times."""
+    name = RENAMED.get(key, key)
+    if name not in ATTRIBUTES and not name.startswith(("aria-", "data-")):
+        raise ValueError(f"markup has no attribute {key}")
+    return name

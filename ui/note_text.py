@@ -20,7 +20,15 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from rerail.server.core.notes import Mention, MentionKind, mentions
-from rerail.ui.address import incident_path, node_path, note_path, problem_path, run_path
+from rerail.ui.address import (
+    change_path,
+    config_path,
+    incident_path,
+    node_path,
+    note_path,
+    problem_path,
+    run_path,
+)
 from rerail.ui.markup import Content, Markup, html
 
 DEEPEST = 24
@@ -153,5 +161,7 @@ def mention_path(found: Mention) -> str:
         MentionKind.INCIDENT: incident_path,
         MentionKind.PROBLEM: problem_path,
         MentionKind.NODE: node_path,
+        MentionKind.CONFIG_CHANGE: change_path,
+        MentionKind.CONFIG: config_path,
     }
     return paths[found.kind](found.name)

@@ -4,6 +4,8 @@ Rules
 - Navigation lists only pages that exist.
 - Scheme and zone are the reader's, remembered in their browser; the scheme is set before the first paint.
 - The document asks for nothing but this server.
+- A page is drawn when the path changes. Its script may write the query (a zoom, a filter) without drawing it again; a
+  link to the same path with another query, and the way back from it, draw it again by `again` (`assets/shell.js`).
 """
 
 from __future__ import annotations
@@ -55,11 +57,12 @@ KEYS = (
     ("g a", "go to alerts"),
     ("g p", "go to problems"),
     ("g n", "go to nodes"),
+    ("g c", "go to configs"),
     ("g d", "go to data"),
     ("g k", "go to knowledge"),
     ("n", "write a note on what is shown"),
     ("[ ]", "previous, next incident"),
-    ("j k", "next, previous row of a list of problems or nodes"),
+    ("j k", "next, previous row of a list of problems, nodes or configs"),
     ("← →", "move through time, with the timeline in focus"),
     ("+ −", "zoom in, out"),
     ("0", "the whole run"),
@@ -81,6 +84,7 @@ def layout() -> Component:
             dcc.Location(id="location", refresh=False),
             dcc.Store(id="scheme"),
             dcc.Store(id="live"),
+            dcc.Store(id="again"),
             dmc.NotificationContainer(id="notifications", position="bottom-right"),
             html.A("Skip to the page", href="#page", className="skip"),
             html.Div(_header(), className="header", role="banner"),
@@ -103,8 +107,13 @@ def register(app: Dash, queries: Queries, pages: tuple[ModuleType, ...]) -> None
     """Add the callbacks of the shell: the router, and the reader's choices."""
     layouts = {page.PAGE: page.layout for page in pages}
 
-    @app.callback(Output("page", "children"), Input("location", "pathname"), State("location", "search"))
-    async def show(path: str | None, search: str | None) -> object:
+    @app.callback(
+        Output("page", "children"),
+        Input("location", "pathname"),
+        Input("again", "data"),
+        State("location", "search"),
+    )
+    async def show(path: str | None, _again: object, search: str | None) -> object:
         wanted = address.parse(path or "/")
         if wanted.page not in layouts:
             return not_found.layout("page", wanted.name)
@@ -123,7 +132,7 @@ def register(app: Dash, queries: Queries, pages: tuple[ModuleType, ...]) -> None
 
 def _header() -> list[Component]:
     return [
-        html.A([_mark(), html.Span("rerail")], href="/", className="brand"),
+        html.A([_mark(), html.Span("rerail")], href="/", className="brand", **{"aria-label": "rerail: the fleet"}),
         html.Nav(
             [html.A(name, href=path, className="nav-link") for name, path in NAVIGATION],
             className="nav",
@@ -136,6 +145,7 @@ def _header() -> list[Component]:
                     id="live-dot",
                     title="When what you see was read",
                 ),
+                html.Span(id="zone-name", className="zone-name"),
                 dmc.SegmentedControl(
                     id="zone",
                     data=[{"value": "local", "label": "Local"}, {"value": "utc", "label": "UTC"}],

@@ -216,6 +216,8 @@ class MentionKind(StrEnum):
     PROBLEM = "problem"
     NODE = "node"
     NOTE = "note"
+    CONFIG_CHANGE = "config_change"
+    CONFIG = "config"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +232,7 @@ class Mention:
 
 _MENTION = re.compile(
     r"""(?<![\w/:.~@-])@?(?:
-        (?P<kind>run|incident|problem|node|note):(?:"(?P<quoted>[^"\n]{1,200})"|(?P<plain>[^\s"'`<>()\[\]{},;]{1,200}))
+        (?P<kind>run|incident|problem|node|note|config_change|change|config):(?:"(?P<quoted>[^"\n]{1,200})"|(?P<plain>[^\s"'`<>()\[\]{},;]{1,200}))
         | (?P<incident>[A-Za-z0-9][\w.-]{0,150}~\d{1,9})(?![\w~])
         | note-(?P<note>\d{1,18})(?![\w-])
         | (?P<problem>split-\d{1,18}|\d:[0-9a-f]{12})(?![\w:-])
@@ -254,7 +256,8 @@ def mentions(text: str) -> Iterator[Mention]:
                 if not (name.isascii() and name.isdecimal()):
                     continue
             if name and not name.startswith("//"):
-                yield Mention(MentionKind(found["kind"]), name, start, end)
+                kind = "config_change" if found["kind"] == "change" else found["kind"]
+                yield Mention(MentionKind(kind), name, start, end)
         elif found["incident"] is not None:
             yield Mention(MentionKind.INCIDENT, found["incident"], start, end)
         elif found["note"] is not None:

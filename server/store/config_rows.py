@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rerail.server.core.recovery_configs.change_actions import ChangeAction
+from rerail.server.core.recovery_configs.knobs import RecoveryConfig
 from rerail.server.core.recovery_configs.stretches import Stretch
 
 
@@ -31,20 +32,77 @@ class ConfigFault:
     lost_gpu_ns: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class StretchPlace:
+    """Where a stretch lies and under which config, without anything that happened in it."""
+
+    run_id: str
+    number: int
+    fingerprint: str | None
+    first_attempt: int
+    started_at: int
+    project: str | None
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StretchFigures:
+    """A stretch as far as sums and lists need it: everything but its config. Fields as in `Stretch`."""
+
+    run_id: str
+    number: int
+    fingerprint: str | None
+    first_attempt: int
+    last_attempt: int
+    started_at: int
+    ended_at: int | None
+    elapsed_ns: int
+    productive_ns: int
+    faults_ns: int
+    kept_steps: int
+    contradicted_hangs: int
+    sees_training: bool = True
+    project: str | None = None
+    name: str | None = None
+
+    @property
+    def attempts(self) -> int:
+        """How many."""
+        return self.last_attempt - self.first_attempt + 1
+
+
 class ConfigStore(Protocol):
     """See the promises above."""
 
-    def stretches(self, fingerprints: Sequence[str] | None = None, run: str | None = None) -> tuple[Stretch, ...]:
-        """Stretches of all runs, of some configs, or of one run; by run and number."""
+    def stretches(self, runs: Sequence[str]) -> tuple[Stretch, ...]:
+        """Stretches of some runs, whole; by run and number."""
+
+    def figures(self, fingerprints: Sequence[str] | None = None) -> tuple[StretchFigures, ...]:
+        """Stretches under some configs, or of all runs, without their configs; by run and number."""
+
+    def newest(self, limit: int) -> tuple[str, ...]:
+        """Fingerprints of the configs used last, at most so many."""
+
+    def places(self, run: str | None = None, project: str | None = None) -> tuple[StretchPlace, ...]:
+        """Where stretches lie: of all runs, of a project, or of a run and those of the same project and name."""
+
+    def configs(self, fingerprints: Sequence[str]) -> dict[str, RecoveryConfig]:
+        """Configs as the newest stretch under each told them; a fingerprint that nobody used is left out."""
 
     def lines_of(self, run: str) -> tuple[Stretch, ...]:
         """Stretches of a run and of the runs of the same project and name."""
 
-    def faults(self, fingerprints: Sequence[str] | None = None) -> tuple[ConfigFault, ...]:
-        """Unplanned incidents under some configs, or under all; by their start."""
+    def faults(self, fingerprints: Sequence[str]) -> tuple[ConfigFault, ...]:
+        """Unplanned incidents under some configs, by their start."""
 
-    def actions(self, change_id: str | None = None) -> tuple[ChangeAction, ...]:
-        """What people said of one change, or of all; in order."""
+    def faults_of_runs(self, runs: Sequence[str]) -> tuple[ConfigFault, ...]:
+        """Unplanned incidents of some runs under whatever config, by their start."""
+
+    def fault_counts(self) -> dict[str, int]:
+        """How many unplanned incidents began under each config that had one."""
+
+    def actions(self, change_ids: Sequence[str] | None = None) -> tuple[ChangeAction, ...]:
+        """What people said of some changes, or of all; in order."""
 
     def changes_about(self, target: str) -> tuple[ChangeAction, ...]:
         """Links to one incident or problem, whether or not they were undone."""

@@ -48,7 +48,9 @@ from rerail.server.store.problem_writing import (
 from rerail.server.store.run_rows import marks_of, row_columns, row_of_view
 from rerail.server.store.search_writing import renew_incidents, renew_nodes, renew_problems, renew_run
 
-_REMEMBERED_RUNS = 256
+_REMEMBERED_RUNS = 4_000
+"""Runs of which is known what was saved last, so that only what differs is written. It must hold all that live at once:
+they come round in turns, and beyond it each is written whole every time."""
 
 # Statements of every second are built once: building one costs more than running it.
 _dirty, _view = tables.dirty_run.c, tables.run_view.c

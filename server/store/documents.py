@@ -48,6 +48,7 @@ _decoders: dict[object, msgspec.json.Decoder] = {
         list[RollupBin],
     )
 }
+_parts: dict[object, msgspec.json.Decoder] = {}
 
 
 def pack_lines(lines: Iterable[bytes]) -> bytes:
@@ -69,6 +70,14 @@ def document(value: object) -> bytes:
 def read_block(kind: type[list[Item]], packed: bytes) -> tuple[Item, ...]:
     """What is in a block, as `read_document` has it. Most blocks of a run never change, and are asked for often."""
     return tuple(read_document(kind, packed))
+
+
+def read_part(kind: type[Document], packed: bytes) -> Document:
+    """Those fields of a document that `kind` has; the others are stepped over, not read."""
+    decoder = _parts.get(kind)
+    if decoder is None:
+        decoder = _parts[kind] = msgspec.json.Decoder(kind)
+    return decoder.decode(zstandard.ZstdDecompressor().decompress(packed))
 
 
 def read_document(kind: type[Document], packed: bytes) -> Document:

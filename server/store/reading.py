@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
@@ -51,6 +52,18 @@ _SEGMENTS = (
     .order_by(_segment.ingest, _segment.part)
 )
 
+_spans = tables.span_block.c
+_SPANS = (
+    select(_spans.spans)
+    .where(_spans.run_id == bindparam("key"), _spans.start_at < bindparam("end"), _spans.end_at > bindparam("start"))
+    .order_by(_spans.block)
+)
+_VIEW = (
+    select(tables.run_view.c.document, tables.run_view.c.revision, tables.run.c.log_gone_before)
+    .join_from(tables.run_view, tables.run, tables.run_view.c.run_id == tables.run.c.run_id, isouter=True)
+    .where(tables.run_view.c.run_id == bindparam("key"))
+)
+
 
 LOG_GONE = (
     "The facts up to {} were deleted, since the run had been over for long enough: it cannot be derived anew, and what "
@@ -59,6 +72,9 @@ LOG_GONE = (
 
 
 _AT_ONCE = 400
+
+REMEMBERED_VIEWS = 8
+"""Views kept decoded, by what they hold: some MB for a run of hundreds of incidents."""
 
 
 class Reader:
@@ -95,16 +111,11 @@ class Reader:
 
     def view(self, run: str) -> tuple[RunView, int] | None:
         """See `Store.view`."""
-        columns = tables.run_view.c
         with self._engine.begin() as connection:
-            found = connection.execute(
-                select(columns.document, columns.revision, tables.run.c.log_gone_before)
-                .join_from(tables.run_view, tables.run, columns.run_id == tables.run.c.run_id, isouter=True)
-                .where(columns.run_id == key_of(run))
-            ).one_or_none()
+            found = connection.execute(_VIEW, {"key": key_of(run)}).one_or_none()
         if found is None or not found.document:
             return None
-        view = documents.read_document(RunView, found.document)
+        view = _read_view(found.document)
         if found.log_gone_before is not None:
             note = LOG_GONE.format(iso(found.log_gone_before))
             view = replace(view, data_quality=replace(view.data_quality, notes=(*view.data_quality.notes, note)))
@@ -156,13 +167,8 @@ class Reader:
 
     def spans(self, run: str, start: int, end: int) -> tuple[Span, ...]:
         """See `Store.spans`."""
-        table = tables.span_block
         with self._engine.begin() as connection:
-            found = connection.execute(
-                select(table.c.spans)
-                .where(table.c.run_id == key_of(run), table.c.start_at < end, table.c.end_at > start)
-                .order_by(table.c.block)
-            ).scalars()
+            found = connection.execute(_SPANS, {"key": key_of(run), "start": start, "end": end}).scalars()
             blocks = [documents.read_block(list[Span], packed) for packed in found]
         return tuple(span for block in blocks for span in block if span.start < end and span.end > start)
 
@@ -454,6 +460,12 @@ class Reader:
             return None
         path = Path(make_url(self._database_url).database or ".")
         return shutil.disk_usage(path.parent).free
+
+
+@lru_cache(maxsize=REMEMBERED_VIEWS)
+def _read_view(packed: bytes) -> RunView:
+    """A page asks for its run's view several times, and nothing in one can be changed."""
+    return documents.read_document(RunView, packed)
 
 
 def run_row_of(packed: bytes, error: str | None) -> RunRow:

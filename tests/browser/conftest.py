@@ -75,7 +75,7 @@ def open_page(browser: object) -> Iterator[object]:
         page, seen = made.new_page(), Seen()
         contexts.append((made, seen, tolerated))
         page.on("console", lambda message: seen.errors.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: seen.errors.append(str(error)))
+        page.on("pageerror", lambda error: seen.errors.append(error.stack or str(error)))
         page.on("request", lambda request: seen.requests.append(request.url))
         page.goto(url)
         page.wait_for_selector("#page [data-title]")

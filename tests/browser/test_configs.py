@@ -48,10 +48,22 @@ def test_the_recorded_arms_are_compared_with_curves_and_nothing_overflows(config
     assert "has the most training goodput" in page.inner_text("#compare-content .sentence")
     assert "3 pairs of faults of one schedule" in page.inner_text("#compare-rest")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.click("#compare-sides a[aria-label^='without run:arm-whole_job']")
+    page.wait_for_function("() => document.querySelectorAll('#compare-curves .scatterlayer .trace').length === 4")
+    page.fill("#compare-add", "raised")
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.querySelectorAll('#compare-curves .scatterlayer .trace').length === 5")
+    assert page.url.endswith("&with=raised")
 
 
 def test_somebody_says_why_a_config_changed_and_undoes_it(configs_server, open_page) -> None:
     page, _ = open_page(f"{configs_server.url}/configs/changes")
+    page.click("text=nobody said why")
+    page.wait_for_function(
+        "() => document.querySelector('#change-content .sentence').textContent.includes('(unexplained)')"
+    )
+    page.go_back()
+    page.wait_for_function("() => !document.querySelector('#change-content .sentence').textContent.includes('(')")
     page.click("text=raised >> xpath=ancestor::tr >> td:first-child a")
     page.wait_for_selector("#change-form")
     page.fill("#change-author", "Ada")
@@ -66,6 +78,11 @@ def test_somebody_says_why_a_config_changed_and_undoes_it(configs_server, open_p
     page.click("[data-undo-change] >> nth=0")
     page.wait_for_selector("#said .badge-outline")
     assert HOSTILE not in page.inner_text("#change")
+    page.wait_for_selector("[data-note=new]")
+    page.click("[data-note=new]")
+    page.fill("#note-text", "argued for by raised~0")
+    page.click("[data-note=save]")
+    page.wait_for_selector("#notes-list a[href$='/incidents/raised~0']")
 
 
 def test_a_config_change_is_a_mark_on_the_timeline_of_its_run(configs_server, open_page) -> None:
@@ -84,6 +101,9 @@ def test_every_config_has_a_page_and_two_of_them_a_difference(configs_server, op
     found = page.locator("#configs-list td:first-child a")
     links = found.evaluate_all("all => all.map((one) => one.getAttribute('href'))")
     assert len(links) == 7
+    page.fill("#configs-search", "heartbeat_timeout 600")
+    page.wait_for_function("() => document.querySelectorAll('#configs-list tbody tr').length === 1")
+    assert "q=heartbeat_timeout+600" in page.url
     page.goto(configs_server.url + links[0])
     page.wait_for_selector("#settings tbody tr")
     page.goto(f"{configs_server.url}{links[0]}?against={links[1].split('/')[-1]}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import time
 import urllib.error
 import urllib.request
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -33,7 +35,7 @@ def test_an_empty_store_teaches_the_command_with_its_own_address(empty_server, o
 
 
 @pytest.mark.parametrize("path", ["/runs", "/runs/done", "/runs/alive", "/runs/many", "/incidents/done~0", "/data"])
-@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])  # the others: with axe, below
 def test_every_page_stands_without_errors_and_fits_its_width(server, open_page, path, width, scheme):
     page, seen = open_page(server.url + path, viewport={"width": width, "height": 844}, color_scheme=scheme)
     if path.startswith("/runs/"):
@@ -51,12 +53,69 @@ def test_the_runs_page_filters_by_state_and_words_and_keeps_both_in_its_address(
     page.fill("#runs-search", "seventy")
     page.wait_for_function("() => document.querySelectorAll('.ag-center-cols-container .ag-row').length === 1")
     assert "q=seventy" in page.url
+    page.click(".ag-header-cell[col-id=recover]")
+    page.wait_for_function("() => /sort=recover&order=asc/.test(location.search)")
     page.reload()
     page.wait_for_function("() => document.querySelectorAll('.ag-center-cols-container .ag-row').length === 1")
-    page.click(".ag-row a >> text=seventy-b")
+    page.wait_for_selector(".ag-header-cell[col-id=recover][aria-sort=ascending]")
+    page.click(".ag-row [col-id=state]")
+    page.keyboard.press("Enter")
     page.wait_for_selector("#run-page")
     assert page.url.startswith(server.url + "/runs/done")
     assert page.title() == "seventy-b · rerail"
+
+
+PATHS = (
+    "/", "/runs", "/runs/done", "/runs/alive", "/incidents/done~0", "/alerts", "/problems", "/nodes", "/configs",
+    "/configs/changes", "/configs/changes/done%402", "/compare?with=run:done&with=run:alive", "/knowledge?q=crash",
+    "/data",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("scheme", "width", "rules", "least"),
+    [
+        ("light", 390, ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"], 16),
+        ("dark", 1280, ["color-contrast", "link-in-text-block"], 1),  # what a scheme can spoil
+    ],
+)
+def test_no_page_keeps_anything_from_readers_who_cannot_see_or_point(server, open_page, scheme, width, rules, least):
+    """What axe-core knows of WCAG 2.1 A and AA; and who asked for less motion gets none, of scripts neither."""
+    axe = pytest.importorskip("axe_playwright_python.base").AXE_SCRIPT
+    look = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme, "reduced_motion": "reduce"}
+    page, _ = open_page(server.url + "/data", **look)
+    page.evaluate(axe)
+    found = {}
+    for path in PATHS:
+        page.evaluate("(path) => window.rerailShell.go(path)", path)
+        page.wait_for_function(
+            "() => !document.querySelector('[data-walked]') && document.querySelector('#page [data-title]')"
+        )
+        if "/runs/" in path:
+            drawn(page)
+        page.evaluate("() => document.querySelector('#page [data-title]').setAttribute('data-walked', '')")
+        told = page.evaluate("(only) => axe.run({ runOnly: only })", rules)
+        assert len(told["passes"]) >= least, f"axe saw no page at {path}"
+        found |= {(path, each["id"]): each["nodes"][0]["html"] for each in told["violations"]}
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= width, path
+    assert found == {}
+    page.evaluate("() => window.rerailShell.go('/runs/done')")
+    page.wait_for_selector("#quality")
+    assert page.evaluate("() => { scrollTo(0, 0); window.rerailShell.reveal('#quality'); return scrollY; }") > 0
+    assert page.evaluate("() => getComputedStyle(document.querySelector('#quality')).animationName") == "none"
+
+
+def test_a_table_is_saved_as_values(server, open_page):
+    page, _ = open_page(server.url + "/runs/done")
+    with page.expect_download() as saved:
+        page.click("#incidents [data-do=csv]")
+    assert saved.value.suggested_filename == "rerail-runs-done-incidents.csv"
+    rows = list(csv.DictReader(saved.value.path().read_text(encoding="utf-8-sig").splitlines()))
+    assert len(rows) == 2
+    for row in rows:
+        assert datetime.fromisoformat(row["when"]).utcoffset() == timedelta(0)
+        assert float(row["to restart"]) > 0 and float(row["to recover"]) >= float(row["to restart"])
+        assert int(row["lost"]) >= 0 and float(row["GPU-h"]) > 0
 
 
 def test_a_run_says_first_how_good_it_was(server, open_page):
@@ -99,9 +158,16 @@ def test_the_whole_of_very_many_spans_is_small_too(server):
     assert any(trace["type"] == "heatmap" for trace in drawing["figure"]["data"])
 
 
-@pytest.mark.parametrize(("choice", "hour", "axis"), [("local", "10:13", "UTC−04:00"), ("utc", "14:13", "UTC")])
-def test_a_reader_in_new_york_sees_the_hours_they_chose(server, open_page, choice, hour, axis):
-    page, _ = open_page(server.url + "/runs/done", timezone_id="America/New_York")
+@pytest.mark.parametrize(
+    ("zone", "choice", "hour", "axis"),
+    [
+        ("America/New_York", "local", "10:13", "UTC−04:00"),
+        ("America/New_York", "utc", "14:13", "UTC"),
+        ("Asia/Seoul", "local", "23:13", "UTC+09:00"),
+    ],
+)
+def test_a_reader_sees_the_hours_of_the_zone_they_chose_and_its_name(server, open_page, zone, choice, hour, axis):
+    page, _ = open_page(server.url + "/runs/done", timezone_id=zone)
     drawn(page)
     if choice == "utc":
         page.click("#zone >> text=UTC")
@@ -114,6 +180,8 @@ def test_a_reader_in_new_york_sees_the_hours_they_chose(server, open_page, choic
     assert axis in page.locator("#timeline .annotation").all_text_contents()
     first_tick = page.locator("#timeline .xtick text").first.text_content()
     assert first_tick.startswith(hour[:2]), first_tick
+    named = "UTC" if choice == "utc" else zone.replace("_", " ")
+    page.wait_for_function("(named) => document.getElementById('zone-name').textContent === named", arg=named)
 
 
 def choose_utc(page: object) -> None:
@@ -227,10 +295,25 @@ def test_keys_move_between_pages_and_through_time(server, open_page):
     page.focus("#timeline-frame")
     page.keyboard.press("+")
     page.wait_for_function("() => /from=/.test(location.search)")
+    page.go_back()
+    page.wait_for_function("() => !/from=/.test(location.search)")
+    page.keyboard.press("+")
+    page.wait_for_function("() => /from=/.test(location.search)")
     page.keyboard.press("0")
     page.wait_for_function("() => !/from=/.test(location.search)")
     page.keyboard.press("?")
     page.wait_for_selector(".keys")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".keys", state="hidden")
+    page.keyboard.press("n")
+    page.wait_for_function("() => document.activeElement.id === 'note-text'")
+    page.keyboard.press("Escape")
+    assert page.evaluate("() => document.activeElement.dataset.note") == "new"
+    for path in ("/alerts", "/configs"):
+        page.goto(server.url + path)
+        page.wait_for_selector("#page input[id$=-search]")
+        page.keyboard.press("/")
+        assert page.evaluate("() => document.activeElement.id") == f"{path[1:]}-search"
 
 
 def test_a_key_is_not_lost_when_plotly_tells_of_its_layout_at_the_same_moment(server, open_page):

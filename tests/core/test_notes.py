@@ -114,6 +114,7 @@ def test_only_a_run_has_instants_and_a_region_has_a_length():
 
 def test_ids_in_a_text_are_found_and_those_in_addresses_are_not():
     text = 'See run:llama-3. @node:gpu-17, llama~3 and note-12 (1:9f3a2c1b7d4e, split-4), run:"my run"; http://x/note-3'
+    text += " change:llama-3@4, config_change:llama-3@5. config:209de21c"
     assert named(text) == (
         (MentionKind.RUN, "llama-3"),
         (MentionKind.NODE, "gpu-17"),
@@ -122,6 +123,9 @@ def test_ids_in_a_text_are_found_and_those_in_addresses_are_not():
         (MentionKind.PROBLEM, "1:9f3a2c1b7d4e"),
         (MentionKind.PROBLEM, "split-4"),
         (MentionKind.RUN, "my run"),
+        (MentionKind.CONFIG_CHANGE, "llama-3@4"),
+        (MentionKind.CONFIG_CHANGE, "llama-3@5"),
+        (MentionKind.CONFIG, "209de21c"),
     )
 
 

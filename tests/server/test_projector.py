@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
 from rerail.server.core.fold import RunFold
 from rerail.server.core.view import RunState
-from rerail.server.projector import Projector, next_due_at
+from rerail.server.projector import Projector, _Pace, next_due_at
 from rerail.server.store import Receipt, Store
 
 T = 1_760_000_000_000_000_000
@@ -130,6 +131,16 @@ def test_a_live_run_is_due_every_second_and_a_silent_one_ever_more_rarely(
     assert saved is not None
     assert next_due_at(saved[0], last + 5 * S) == last + 6 * S
     assert next_due_at(saved[0], last + 100_000 * S) == last + 101_000 * S
+    assert next_due_at(saved[0], last + 5 * S, 8 * S) == last + 13 * S, "where many live, ageing alone waits"
+
+
+def test_what_only_ages_takes_its_share_of_the_time_where_many_runs_live(store: Store) -> None:
+    pace = _Pace(SimpleNamespace(run_states=lambda: {"alive": 1000, "ended": 5000}))
+    for _ in range(2000):
+        pace.took(0.002)
+    pace.took(60.0)
+    assert 8 * S <= pace.least_ns() < 12 * S
+    assert _Pace(store).least_ns() == S
 
 
 def test_a_run_that_is_over_is_left_in_peace(store: Store, state: State, long_run: LongRun) -> None:
@@ -171,9 +182,14 @@ def test_one_run_that_cannot_be_derived_does_not_stop_the_others(
     assert row.error is None
 
 
-def test_folds_that_are_not_held_any_more_are_made_again(store: Store, state: State, long_run: LongRun) -> None:
+@pytest.mark.parametrize("bound", ["held_folds", "held_steps", "HELD_ENDED"])
+def test_folds_that_are_not_held_any_more_are_made_again(
+    store: Store, state: State, long_run: LongRun, bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = StandingClock(T + 100_000 * S)
-    small, large = Projector(store, clock, held_folds=1), Projector(store, clock)
+    if bound.isupper():
+        monkeypatch.setattr(f"rerail.server.projector.{bound}", 1)
+    small, large = Projector(store, clock, **({} if bound.isupper() else {bound: 1})), Projector(store, clock)
     runs = {run: long_run(4, run=run) for run in ("a", "b", "c")}
     for start in range(0, len(runs["a"]), 9):
         for lines in runs.values():

@@ -10,6 +10,7 @@ import pytest
 from rerail.server.config_changes import ChangeDesk
 from rerail.server.core.causes import rules
 from rerail.server.core.facts import Evidence
+from rerail.server.core.recovery_configs.changes import changes
 from rerail.server.core.recovery_configs.knobs import KNOB
 from rerail.server.core.recovery_configs.suspects import POINTS
 from rerail.server.errors import NotFoundError, RefusedRequestError
@@ -90,6 +91,23 @@ def test_a_change_and_what_it_links_must_be_known(store: Store, batch: Callable[
         ChangeDesk(store).say("a@7", {"action": "explain", "reason": "why"})
     with pytest.raises(NotFoundError):
         ChangeDesk(store).say("a@1", {"action": "link", "target_kind": "incident", "target": "a~9"})
+
+
+def test_the_ledger_read_from_places_is_the_ledger_of_whole_stretches(
+    store: Store, batch: Callable[..., Batch]
+) -> None:
+    for run, heartbeats in (("a", (300, 600, 300)), ("b", (300, 300)), ("c", (900, 600))):
+        queries = told(store, batch, heartbeats, run)
+    page = queries.configs.changes()
+    assert [row.change for row in page.rows] == list(changes(store.configs.stretches(["a", "b", "c"])))
+    assert {row.change.change_id for row in page.rows} == {"a@1", "a@2", "c@1"}
+    assert queries.configs.changes(knob="heartbeat_timeout", limit=1).total == 3
+    assert queries.configs.changes(knob="max_restarts").total == 0
+    assert queries.configs.changes(project="nobody").total == 0
+    assert [row.change.change_id for row in queries.configs.changes(run="c").rows] == ["c@1"]
+    assert queries.configs.configs("b").rows[0].runs == 2, "the config that b shares with a"
+    assert queries.configs.newest(2) == tuple(row.fingerprint for row in queries.configs.configs().rows[:2])
+    assert [row.incidents for row in queries.configs.configs(sort="incidents").rows] == [2, 1, 1]
 
 
 def test_runs_and_configs_are_sides_of_a_comparison(store: Store, batch: Callable[..., Batch]) -> None:

@@ -94,11 +94,29 @@
     }
   }
   addEventListener("resize", () => setTimeout(fit, 150));
+
+  /* The order is in the address, as search and state are. */
+  function written(api) {
+    if (!document.getElementById("runs-page")) return;
+    const query = new URLSearchParams(location.search);
+    const [first] = api.getColumnState().filter((column) => column.sort);
+    if (first) query.set("sort", first.colId); else query.delete("sort");
+    if (first && first.sort === "asc") query.set("order", "asc"); else query.delete("order");
+    const text = query.toString();
+    history.replaceState(history.state, "", location.pathname + (text ? `?${text}` : ""));
+  }
+  /* Keys move from cell to cell, and Enter opens what a cell (else its row) links to. */
+  document.addEventListener("keydown", (event) => {
+    const cell = event.key === "Enter" && event.target.closest && event.target.closest("#runs-grid .ag-cell");
+    if (!cell || event.target.closest("a")) return;
+    const anchor = cell.querySelector("a[href]") || cell.closest(".ag-row").querySelector("a[href]");
+    if (anchor) window.rerailShell.go(anchor.href);
+  });
   const seen = new WeakSet();
   setInterval(() => {
     const frame = document.getElementById("runs-grid");
     const api = frame && grid();
-    if (api && !seen.has(api)) { seen.add(api); fit(); }
+    if (api && !seen.has(api)) { seen.add(api); fit(); api.addEventListener("sortChanged", () => written(api)); }
   }, 150);
 
   window.rerailGrid = {

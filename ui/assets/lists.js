@@ -1,6 +1,6 @@
 /* Lists: the address of a narrowed list, its pages, and j and k through its rows. */
 (function () {
-  const lists = { problems: "status", nodes: "level", alerts: "standing" };
+  const lists = { problems: "status", nodes: "level", alerts: "standing", configs: "which" };
 
   function write(name) {
     return (search, choice, sort, offset) => {
@@ -21,7 +21,8 @@
   }
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
-    rerail_lists: { filter_status: write("problems"), filter_level: write("nodes"), filter_standing: write("alerts") },
+    rerail_lists: { filter_status: write("problems"), filter_level: write("nodes"), filter_standing: write("alerts"),
+      filter_which: write("configs") },
   });
 
   document.addEventListener("click", (event) => {

@@ -50,6 +50,7 @@
 
   function refresh(pageId) {
     soon(pageId, () => {
+      if (!document.getElementById(pageId)) return; // left meanwhile: there is nothing to tell it to
       if (document.hidden) { state.missed = pageId; return; }
       const signal = { data: { n: Date.now() } };
       if (pageId === "run-page") {

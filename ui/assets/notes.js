@@ -87,6 +87,9 @@
     keepDraft();
     find("note-editor").hidden = true;
     writing = null;
+    // Else the next Tab begins at the top of the page.
+    const button = document.querySelector("[data-note=new]");
+    if (button) button.focus({ preventScroll: true });
   }
 
   function headers() {

@@ -21,6 +21,7 @@
     move: "The incident belongs to the other problem, whatever its fingerprint.",
   };
   let doing = null;
+  let opener = null;
   const find = (id) => document.getElementById(id);
   const put = (id, value) => dash_clientside.set_props(id, { value });
 
@@ -40,6 +41,7 @@
   function open(button) {
     const { action, facet, value: known, incidents } = button.dataset;
     doing = { action, facet, known, incidents };
+    opener = button;
     const isGiven = (part) => (part === "facet" || part === "value") && (facet || incidents);
     for (const part of document.querySelectorAll("[data-part]")) {
       const name = part.dataset.part;
@@ -57,7 +59,11 @@
     if (first) first.querySelector("input").focus();
   }
 
-  function close() { find("problem-form").hidden = true; doing = null; }
+  function close() {
+    find("problem-form").hidden = true;
+    doing = null;
+    if (opener && opener.isConnected) opener.focus();
+  }
 
   async function ask(problem, body) {
     const headers = { "Content-Type": "application/json" };

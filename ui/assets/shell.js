@@ -9,11 +9,24 @@
       return;
     }
     history.pushState({}, "", url.pathname + url.search + url.hash);
+    const isSamePath = url.pathname === drawn.path;
     window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+    if (isSamePath) again();
+    drawn.path = url.pathname;
     scrollTo(0, 0);
     const page = document.getElementById("page");
     if (page) page.focus({ preventScroll: true });
   }
+
+  /* A path that stays the same draws nothing by itself: a link to another query of it does, and the way back from one.
+     The page of a run reads its query itself. */
+  const drawn = { path: location.pathname };
+  const again = () => dash_clientside.set_props("again", { data: { n: Date.now() } });
+  addEventListener("popstate", () => {
+    const isSamePath = location.pathname === drawn.path;
+    drawn.path = location.pathname;
+    if (isSamePath && !document.getElementById("run-page")) setTimeout(again);
+  });
 
   /** Show what an anchor names: unfold what hides it, scroll there, and let it be seen. */
   function reveal(hash) {
@@ -22,7 +35,8 @@
     for (let above = element.parentElement; above; above = above.parentElement) {
       if (above.tagName === "DETAILS") above.open = true;
     }
-    element.scrollIntoView({ block: element.tagName === "TR" ? "center" : "start", behavior: "smooth" });
+    element.scrollIntoView({ block: element.tagName === "TR" ? "center" : "start",
+      behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
     element.classList.remove("flash");
     void element.offsetWidth;
     element.classList.add("flash");
@@ -46,10 +60,22 @@
   function act(button) {
     if (button.dataset.do === "help") dash_clientside.set_props("help", { opened: true });
     if (button.dataset.do === "png") savePicture();
+    if (button.dataset.do === "add-side") addSide();
+    if (button.dataset.do === "csv") saveTable(button.closest(".panel"));
     if (button.dataset.definition) define(button.dataset.definition);
     if (button.dataset.copy === "command") copy(button, button.previousElementSibling.textContent);
     if (button.dataset.copy === "address") copy(button, location.href);
     if (button.dataset.copy === "table") copy(button, csv(button.closest(".panel")));
+  }
+
+  /** One more side of a comparison: a run's id, `config:…`, or what else the page offered. */
+  function addSide() {
+    const field = document.getElementById("compare-add");
+    const side = field && field.value.trim();
+    if (!side) { if (field) field.focus(); return; }
+    const query = new URLSearchParams(location.search);
+    if (!query.getAll("with").includes(side)) query.append("with", side);
+    go(`${location.pathname}?${query}`);
   }
 
   /** Another definition of goodput: in the address, and asked for. */
@@ -125,12 +151,24 @@
     return lines.join("\n");
   }
 
+  function saveTable(panel) {
+    const anchor = document.createElement("a");
+    anchor.href = URL.createObjectURL(new Blob(["\ufeff", csv(panel), "\n"], { type: "text/csv;charset=utf-8" }));
+    anchor.download = `rerail-${location.pathname.slice(1).replace(/[^\w.-]+/g, "-")}-${panel.id}.csv`;
+    anchor.click();
+    setTimeout(() => URL.revokeObjectURL(anchor.href), 1000);
+  }
+
   function savePicture() {
     const plot = document.querySelector("#timeline .js-plotly-plot");
     if (!plot || !window.Plotly) return;
     window.Plotly.downloadImage(plot, { format: "png", scale: 2, width: plot.offsetWidth, height: plot.offsetHeight,
       filename: `rerail-${(document.getElementById("run-page") || { dataset: {} }).dataset.run || "run"}` });
   }
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && event.target.id === "compare-add") addSide();
+  });
 
   /* ── keys ─────────────────────────────────────────────────────────────────────────────────────────────── */
   let pending = "";
@@ -147,6 +185,7 @@
       if (key === "n") go("/nodes");
       if (key === "d") go("/data");
       if (key === "k") go("/knowledge");
+      if (key === "c") go("/configs");
       return;
     }
     if (key === "g") { pending = "g"; setTimeout(() => { pending = ""; }, 1200); return; }
@@ -159,7 +198,7 @@
   });
 
   function search() {
-    const field = document.querySelector("#knowledge-search, #runs-search, #problems-search, #nodes-search");
+    const field = document.querySelector('#page input[id$="-search"]');
     if (field) { field.focus(); field.select(); return; }
     go("/knowledge");
     when(() => document.querySelector("#knowledge-search"), (found) => found.focus());
@@ -220,6 +259,7 @@
       choose_zone(zone) {
         window.rerailTimes.state.zone = zone;
         window.rerailTimes.show(document.body);
+        window.rerailTimes.name();
         window.rerailTimeline.redraw();
         if (window.rerailGrid) window.rerailGrid.redraw();
         if (window.rerailLive) window.rerailLive.tick();

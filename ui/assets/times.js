@@ -44,6 +44,17 @@
     return state.zone === "utc" ? 0 : -new Date(milliseconds).getTimezoneOffset();
   }
 
+  /** The zone that times are shown in, as its users know it: `Asia/Seoul`; UTC where that was chosen. */
+  function name() {
+    const shown = document.getElementById("zone-name");
+    if (!shown) return;
+    const east = offset(Date.now());
+    const zone = state.zone === "utc" ? "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZone || "";
+    const two_ = (minutes) => `${two(Math.floor(minutes / 60))}:${two(minutes % 60)}`;
+    shown.textContent = zone.replaceAll("_", " ");
+    shown.title = `Times are shown in ${zone}${east ? ` (UTC${east < 0 ? "\u2212" : "+"}${two_(Math.abs(east))})` : ""}`;
+  }
+
   function show(root) {
     const found = root.querySelectorAll ? [...root.querySelectorAll("time.at")] : [];
     if (root.matches && root.matches("time.at")) found.push(root);
@@ -73,6 +84,6 @@
     setInterval(() => document.querySelectorAll('time.at[data-form="ago"]').forEach(show), 5000);
   }
 
-  window.rerailTimes = { state, format, ago, offset, show };
+  window.rerailTimes = { state, format, ago, offset, show, name };
   if (document.body) start(); else addEventListener("DOMContentLoaded", start);
 })();

@@ -37,6 +37,7 @@ def recovery_figure(curves: Sequence[Curve], ink: str, line: str, colours: Seque
             },
             hovertemplate="%{y:.0f} % within %{x:.1f} s<extra>%{fullData.name}</extra>",
         )
+    longest = max((seconds for curve in curves for seconds, _ in curve.points), default=0.0)
     figure.update_layout(
         margin={"l": 56, "r": 16, "t": 8, "b": 44},
         height=320,
@@ -44,7 +45,7 @@ def recovery_figure(curves: Sequence[Curve], ink: str, line: str, colours: Seque
         plot_bgcolor="rgba(0,0,0,0)",
         font={"color": ink, "size": 12},
         legend={"orientation": "h", "y": -0.25},
-        xaxis={"title": {"text": "time to recover, s"}, "gridcolor": line, "rangemode": "tozero"},
+        xaxis={"title": {"text": "time to recover, s"}, "gridcolor": line, "range": [0, longest * 1.03 or 1]},
         yaxis={"title": {"text": "% of faults"}, "gridcolor": line, "range": [0, 101]},
     )
     return figure

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import parse_qs
 
+import dash_mantine_components as dmc
 from dash import Dash, dcc
 from dash import html as dash_html
 from dash.development.base_component import Component
 
 from rerail.server.core.comparison.article import ARTICLE
-from rerail.server.core.comparison.comparing import ROW_WORDS, ArmFigures, Difference
+from rerail.server.core.comparison.comparing import MOST_ARMS, ROW_WORDS, ArmFigures, Difference
 from rerail.server.core.comparison.likeness import CaveatLevel
 from rerail.server.core.comparison.pairing import PairedBy
 from rerail.server.core.comparison.resampling import Interval
@@ -29,20 +30,28 @@ PAGE = "compare"
 INK = "#7a828c"
 GRID = "rgba(128,128,128,0.25)"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+OFFERED = 100
+"""Configs and runs that the field for one more side offers."""
+
 GRAPH = {"displaylogo": False, "displayModeBar": False, "responsive": True}
 
 
 async def layout(queries: Queries, _address: Address, search: str) -> Component:
     """The page; its sides are in the address, `with=` each."""
     wanted = parse_qs(search.removeprefix("?")).get("with", [])
+    sides = _sides(wanted, await in_thread(_offered, queries))
     if len(wanted) < 2:
-        return _page([island([html.H1("Compare"), await in_thread(_start, queries)], "compare-content")])
+        about = await in_thread(_start, queries)
+        return _page([island(html.H1("Compare"), "compare-title"), sides, island(about, "compare-content")])
     try:
         view = await in_thread(queries.configs.compare, wanted)
     except ValueError as error:
-        return _page([island([html.H1("Compare"), html.P(text.headline(str(error)) + ".")], "compare-content")])
+        said = html.P(text.headline(str(error)) + ".")
+        return _page([island(html.H1("Compare"), "compare-title"), sides, island(said, "compare-content")])
     return _page(
         [
+            island(html.H1("Compare"), "compare-title"),
+            sides,
             island(head(view), "compare-content"),
             dash_html.Section(
                 [
@@ -58,6 +67,47 @@ async def layout(queries: Queries, _address: Address, search: str) -> Component:
 
 def _page(parts: Sequence[Component]) -> Component:
     return dash_html.Div(list(parts), className="page-body", id="compare-page", **{"data-title": "Compare"})
+
+
+def _offered(queries: Queries) -> list[str]:
+    """What a side can be chosen from: references, configs used last, newest runs. Anything else can be typed."""
+    configs = [f"config:{fingerprint}" for fingerprint in queries.configs.newest(OFFERED)]
+    return [*ARTICLE, *configs, *(row.run_id for row in queries.runs(limit=OFFERED).rows)]
+
+
+def _sides(wanted: Sequence[str], offered: Sequence[str]) -> Component:
+    """The sides as they stand, each with a way out, and a field for one more."""
+    chosen = list(dict.fromkeys(wanted))
+    told: list[Content] = []
+    for index, side in enumerate(chosen):
+        rest = [each for each in chosen if each != side]
+        told.append(
+            html.Span(
+                [
+                    html.Span("against " if not index else "", className="muted"),
+                    side.removeprefix("run:"),
+                    " ",
+                    link("make first", compare_path([side, *rest]), "side-way") if index else None,
+                    html.A("×", href=compare_path(rest), className="side-way", **{"aria-label": f"without {side}"}),
+                ],
+                className="side",
+            )
+        )
+    field = [
+        dmc.Autocomplete(
+            id="compare-add",
+            data=[each for each in offered if each not in chosen],
+            placeholder="Add a run or config",
+            limit=30,
+            size="sm",
+            className="search",
+            **{"aria-label": "Add a run or config"},
+        ),
+        dash_html.Button("Add", type="button", className="quiet-button", **{"data-do": "add-side"}),
+    ]
+    return dash_html.Div(
+        [island(told, "compare-sides", "sides"), *(field if len(chosen) < MOST_ARMS else [])], className="filters"
+    )
 
 
 def register(app: Dash, queries: Queries) -> None:
@@ -93,7 +143,6 @@ def head(view: ComparisonView) -> list[Content]:
                 tone = "danger" if caveat.level is CaveatLevel.REFUSED else "warn"
                 caveats.append(html.Li([badge(caveat.level.value, tone), " ", caveat.sentence]))
     return [
-        html.H1("Compare"),
         html.P(view.comparison.sentence, className="sentence"),
         panel("Like for like?", html.Ul(caveats), "likeness", wide=True) if caveats else None,
         panel(

@@ -10,6 +10,7 @@ from dash import Dash
 from dash import html as dash_html
 from dash.development.base_component import Component
 
+from rerail.server.core.notes import SubjectKind
 from rerail.server.core.recovery_configs.change_actions import LinkKind
 from rerail.server.queries import Queries
 from rerail.server.query_config_results import ChangePage, ChangeRow, ChangeSide
@@ -28,6 +29,7 @@ from rerail.ui.address import (
 from rerail.ui.elements import Head, badge, empty, instant, link, panel, table
 from rerail.ui.markup import Content, Markup, html, island
 from rerail.ui.pages.configs import value
+from rerail.ui.pages.notes_part import notes_part
 from rerail.ui.reading import in_thread
 
 PAGE = "config_changes"
@@ -36,9 +38,9 @@ ROWS = 50
 
 HEADS = (
     Head("when", "words"),
-    Head("where", "wide"),
-    Head("what", "wide"),
-    Head("who and why", "wide"),
+    Head("where", "words"),
+    Head("what", "half"),
+    Head("who and why", "half"),
     Head("faults", "words", "Before and after"),
     Head("noticed after", "words", "Median time to notice a fault, before and after, with the number of faults"),
     Head("time to recover", "words", "Median, before and after, with the number that recovered"),
@@ -52,7 +54,8 @@ async def layout(queries: Queries, wanted: Address, search: str) -> Component:
     asked = {name: values[0] for name, values in parse_qs(search.removeprefix("?")).items()}
     if wanted.name:
         row = await in_thread(queries.configs.change, wanted.name)
-        parts = [island(one(row), "change-content"), form(row, asked.get(ARGUED_BY, ""))]
+        about = await notes_part(queries, SubjectKind.CONFIG_CHANGE, row.change.change_id)
+        parts = [island(one(row), "change-content"), form(row, asked.get(ARGUED_BY, "")), about]
         return _page(parts, f"Config change {wanted.name}")
     told = {name: value for name, value in asked.items() if name in FILTERS}
     offset = asked.get("offset", "0")
@@ -97,7 +100,9 @@ def ledger(page: ChangePage, told: dict[str, str], first: int = 0, argued_by: st
             className="note",
         ),
         _looking_for(argued_by) if argued_by and page.rows else None,
-        change_table(page.rows, argued_by) if page.rows else _teach(),
+        html.Section(html.Div(change_table(page.rows, argued_by), className="panel-body"), className="panel panel-wide")
+        if page.rows
+        else _teach(),
         html.P(moves, className="note") if moves else None,
     ]
 
@@ -129,18 +134,22 @@ def _row(row: ChangeRow, argued_by: str | None) -> Sequence[Content]:
         f"{row.before.faults} → {row.after.faults}",
         _two(row, lambda side: (None, 0) if side.detecting is None else (side.detecting.p50_ns, side.detecting.n)),
         _two(row, lambda side: (None, 0) if side.recover is None else (side.recover.p50_ns, side.recover.n)),
-        f"{text.gpu_hours(row.before.lost_per_fault_gpu_ns, text.DASH)} → "
-        f"{text.gpu_hours(row.after.lost_per_fault_gpu_ns, text.DASH)}",
+        _below(*(text.gpu_hours(side.lost_per_fault_gpu_ns, text.DASH) for side in (row.before, row.after))),
         f"{row.before.contradicted_hangs} → {row.after.contradicted_hangs}",
     )
 
 
-def _two(row: ChangeRow, figure: object) -> str:
+def _two(row: ChangeRow, figure: object) -> list[Content]:
     def shown(side: ChangeSide) -> str:
         length, count = figure(side)  # type: ignore[operator]
         return text.DASH if length is None else f"{text.duration(length)} (n={count})"
 
-    return f"{shown(row.before)} → {shown(row.after)}"
+    return _below(shown(row.before), shown(row.after))
+
+
+def _below(before: str, after: str) -> list[Content]:
+    """Before and after, one below the other: beside each other the ledger is wider than a window."""
+    return [before, " ", html.Div(f"→ {after}")]
 
 
 def _what(row: ChangeRow) -> list[Content]:

@@ -7,6 +7,7 @@ Rules
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from dash import Dash, Input, Output, dcc
@@ -53,7 +54,7 @@ def content(view: FleetView) -> list[Content]:
     if not sum(times for _, times in view.states):
         return [_teach()]
     return [
-        html.P(sentence(view), className="sentence"),
+        html.P(_unbroken(sentence(view)), className="sentence"),
         _wanting(view),
         html.Div(_tiles(view), className="tiles fleet-tiles"),
         _goodput(view),
@@ -83,6 +84,12 @@ def sentence(view: FleetView) -> str:
         if view.wanting_count
         else (f"{lead} No run needs a person.")
     )
+
+
+def _unbroken(said: str) -> list[Content]:
+    """A sentence whose GPU-hours do not break at their hyphen."""
+    parts = re.split(r"(\S+GPU-h)", said)
+    return [html.Span(part, className="nowrap") if part.endswith("GPU-h") else part for part in parts]
 
 
 def _tiles(view: FleetView) -> list[Markup]:

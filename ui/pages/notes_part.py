@@ -20,7 +20,7 @@ from dash.development.base_component import Component
 from rerail.server.core.notes import LONGEST_BYTES, Note, SubjectKind, ToldNote, course
 from rerail.server.queries import Queries
 from rerail.server.query_notes import NotesOf
-from rerail.ui.address import incident_path, node_path, note_path, problem_path, run_path
+from rerail.ui.address import change_path, incident_path, node_path, note_path, problem_path, run_path
 from rerail.ui.elements import badge, instant, link
 from rerail.ui.markup import Content, Markup, html, island
 from rerail.ui.note_text import note_markup
@@ -205,9 +205,9 @@ def subject_link(note: Note) -> Content:
         SubjectKind.INCIDENT: incident_path,
         SubjectKind.PROBLEM: problem_path,
         SubjectKind.NODE: node_path,
+        SubjectKind.CONFIG_CHANGE: change_path,
     }
-    make = paths.get(subject.kind)
-    return words if make is None else link(words, f"{make(subject.name)}#{note.name}")
+    return link(words, f"{paths[subject.kind](subject.name)}#{note.name}")
 
 
 def history(note: Note) -> Sequence[Markup]:

@@ -7,7 +7,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qs
 
 import dash_ag_grid as dag
@@ -136,7 +136,7 @@ async def layout(queries: Queries, _address: Address, search: str) -> Component:
         className="filters",
     )
     return html.Div(
-        [*head, filters, _grid(), dcc.Store(id="runs-filter")],
+        [*head, filters, _grid(*_order(wanted)), dcc.Store(id="runs-filter")],
         id="runs-page",
         className="page-body page-fill",
         **{"data-title": "Runs"},
@@ -283,8 +283,20 @@ def _sentence(counts: dict[RunState, int]) -> str:
     return runs_sentence(sum(counts.values()), counts[RunState.ALIVE], counts[RunState.SILENT], counts[RunState.ENDED])
 
 
-def _grid() -> Component:
-    columns = [{key: value for key, value in column.items() if key != "sortBy"} for column in COLUMNS]
+def _order(wanted: Mapping[str, Sequence[str]]) -> tuple[str, str]:
+    """The column that the address orders by, and which way; nonsense is left out."""
+    column, way = wanted.get("sort", [""])[0], wanted.get("order", ["desc"])[0]
+    return (column, "asc" if way == "asc" else "desc") if column in SORT_FIELDS else ("", "desc")
+
+
+def _grid(sort: str, order: str) -> Component:
+    columns = [
+        {
+            **{key: value for key, value in column.items() if key != "sortBy"},
+            **({"sort": order} if column["field"] == sort else {}),
+        }
+        for column in COLUMNS
+    ]
     return dag.AgGrid(
         id="runs-grid",
         rowModelType="infinite",

@@ -21,9 +21,11 @@ in nothing recorded. Where several ranks report, the stamps are those of the slo
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from rerail.server.core.definitions import Definition, DefinitionInput, Measured, beside, bucket, sentence
 from rerail.server.core.definitions.google_figures import deviation, slices, step_lengths
@@ -125,6 +127,7 @@ def _unknown(given: DefinitionInput, why: str) -> Measured:
 def _sums(log: GoogleLog) -> _Sums:
     """The stamps in the order in which they came."""
     sums = _Sums()
+    saves = _Intervals(log.save_spans)
     segment = Segment()
     loads = list(log.loads)
     is_sync, latest_load = True, None
@@ -146,10 +149,7 @@ def _sums(log: GoogleLog) -> _Sums:
             sums.disruptions += 1
             if again != 0 or log.excludes:
                 _close(segment, again, custom, sums)
-                lost_from = segment.start_of(again)
-                sums.saves_in_waste += sum(
-                    max(0, min(until, segment.last_start) - max(since, lost_from)) for since, until in log.save_spans
-                )
+                sums.saves_in_waste += saves.within(segment.start_of(again), segment.last_start)
             # The load before the disruption is added once more, and the next one counts as blocking again.
             sums.data_sync += 0 if log.excludes else latest_load or 0
             is_sync, latest_load = True, None
@@ -170,6 +170,21 @@ def _sums(log: GoogleLog) -> _Sums:
             sums.productive += log.end - segment.start_of(last)
             sums.last_productive_step = last
     return sums
+
+
+class _Intervals:
+    """Intervals in any order, asked for what of them lies in a window; they may overlap, and then count twice."""
+
+    def __init__(self, told: Sequence[tuple[int, int]]) -> None:
+        self._ordered = sorted(told)
+        self._starts = [start for start, _ in self._ordered]
+        # The latest end so far: before the first that reaches into a window, none does.
+        self._reached = list(accumulate((end for _, end in self._ordered), max))
+
+    def within(self, start: int, end: int) -> int:
+        """How much of them lies in `[start, end)`."""
+        first, last = bisect_right(self._reached, start), bisect_left(self._starts, end)
+        return sum(max(0, min(until, end) - max(since, start)) for since, until in self._ordered[first:last])
 
 
 def _close(segment: Segment, step: int, custom: Sequence[tuple[int, int, str]], sums: _Sums) -> int:

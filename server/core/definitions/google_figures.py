@@ -29,8 +29,10 @@ def step_lengths(log: GoogleLog) -> list[int]:
         room = MOST_STEPS - len(lengths)
         if room <= 0:
             break
-        for step in range(max(run.first_step, run.last_step - room), run.last_step):
-            lengths.setdefault(step, run.start_of(step + 1) - run.start_of(step))
+        first = max(run.first_step, run.last_step - room)
+        starts = run.starts[first - run.first_step :]
+        for step, (earlier, later) in enumerate(pairwise(starts), first):
+            lengths.setdefault(step, later - earlier)
         following = run
     return list(lengths.values())
 
