@@ -93,7 +93,8 @@ class NodeQueries:
             raise NotFoundError("node", name)
         told = self._store.node_told([name])
         (row,) = self._rows([own], fleet_of(sums))
-        blamed = self._store.blamed([name], MOST_BLAMED)[name]
+        blamed = self._store.blamed(name, MOST_BLAMED)
+        programs = self._store.blamed(name, MOST_BLAMED, of_the_workload=True)
         stays = _stays(told[name])
         changes = [change for of_run in told[name] for change in of_run.history.states]
         return NodeView(
@@ -101,7 +102,8 @@ class NodeQueries:
             stays=stays[:MOST_STAYS],
             blamed=tuple(map(occurrence, blamed)),
             blamed_count=self._store.blamed_count(name),
-            present=tuple(map(occurrence, self._present(stays, {each.incident_id for each in blamed}))),
+            programs=tuple(map(occurrence, programs)),
+            present=tuple(map(occurrence, self._present(stays, {each.incident_id for each in (*blamed, *programs)}))),
             events=_events(told[name])[:MOST_EVENTS],
             away=_away(changes, [stay.since for stay in stays if stay.since is not None]),
         )

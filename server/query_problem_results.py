@@ -259,10 +259,12 @@ class NodeView:
     stays: tuple[NodeStay, ...]
     """Newest first."""
     blamed: tuple[Occurrence, ...]
-    """Incidents it is blamed for, newest first; of the workload too."""
+    """Incidents it is blamed for, newest first; of the workload none."""
     blamed_count: int
+    programs: tuple[Occurrence, ...]
+    """Programs that failed on it by their own fault, newest first."""
     present: tuple[Occurrence, ...]
-    """Incidents of its runs while it was held, newest first, without those it is blamed for."""
+    """Incidents of its runs while it was held, newest first, without those named before."""
     events: tuple[NodeEvent, ...]
     """Newest first."""
     away: tuple[Away, ...]

@@ -139,7 +139,9 @@ def lemon_of(case: NodeCase, fleet: Fleet) -> Lemon:
         )
         told = faults + case.blamed_elsewhere
         blamed = f"{count(told, 'fault')} blamed on it" if told else "No fault is blamed on it"
-        return Lemon(judged.level, None, None, None, None, days, None, None, None, f"{blamed}; {why}.", signs)
+        # All its faults are in the sentence here, so none is "more".
+        told_of = tuple(sign for sign in signs if sign != _elsewhere(case))
+        return Lemon(judged.level, None, None, None, None, days, None, None, None, f"{blamed}; {why}.", told_of)
     low, high = poisson_interval(faults)
     sentence = f"{count(faults, 'fault')} in {_days(days)}, where the other {count(fleet.nodes - 1, 'node')} "
     sentence += f"let one expect {_few(judged.expected)}"
@@ -184,8 +186,12 @@ def _signs(case: NodeCase) -> tuple[str, ...]:
             action = ACTIONS.get(known.action or "", known.action or "")
             signs.append(f"XID {code} {'once' if times == 1 else f'{times} times'} ({known.meaning}): {action}.")
     if case.blamed_elsewhere:
-        signs.append(f"{count(case.blamed_elsewhere, 'more fault')} in runs that do not say which nodes they held.")
+        signs.append(_elsewhere(case))
     return tuple(signs)
+
+
+def _elsewhere(case: NodeCase) -> str:
+    return f"{count(case.blamed_elsewhere, 'more fault')} in runs that do not say which nodes they held."
 
 
 def _soonest(blamed_at: Sequence[int]) -> int | None:

@@ -142,19 +142,21 @@ class NodeReader:
                     told[row.node].append(NodeOfRun(row.run, history, row.blamed, row.last_heard_at))
         return {node: tuple(found) for node, found in told.items()}
 
-    def blamed(self, nodes: Sequence[str], limit: int) -> dict[str, tuple[IncidentRow, ...]]:
+    def blamed(self, node: str, limit: int, *, of_the_workload: bool = False) -> tuple[IncidentRow, ...]:
         """See `ProblemStore.blamed`."""
-        found = {}
+        is_of_it = _incident.domain == Domain.WORKLOAD.value
+        statement = (
+            incident_rows()
+            .where(
+                _incident.culprit_node == node,
+                _incident.is_planned.is_(False),
+                is_of_it if of_the_workload else ~is_of_it,
+            )
+            .order_by(_incident.started_at.desc())
+            .limit(limit)
+        )
         with self._engine.begin() as connection:
-            for node in nodes:
-                rows = connection.execute(
-                    incident_rows()
-                    .where(_incident.culprit_node == node, _incident.is_planned.is_(False))
-                    .order_by(_incident.started_at.desc())
-                    .limit(limit)
-                ).all()
-                found[node] = tuple(map(incident_row, rows))
-        return found
+            return tuple(map(incident_row, connection.execute(statement).all()))
 
     def blamed_at(self, nodes: Sequence[str], limit: int) -> dict[str, tuple[int, ...]]:
         """See `ProblemStore.blamed_at`."""
@@ -176,7 +178,9 @@ class NodeReader:
 
     def blamed_count(self, node: str) -> int:
         """See `ProblemStore.blamed_count`."""
-        counted = select(func.count()).where(_incident.culprit_node == node, _incident.is_planned.is_(False))
+        counted = select(func.count()).where(
+            _incident.culprit_node == node, _incident.is_planned.is_(False), _incident.domain != Domain.WORKLOAD.value
+        )
         with self._engine.begin() as connection:
             return connection.execute(counted).scalar_one()
 

@@ -163,14 +163,14 @@ class ProblemStore(Protocol):
     def node_told(self, nodes: Sequence[str]) -> dict[str, tuple[NodeOfRun, ...]]:
         """The histories of nodes, run by run."""
 
-    def blamed(self, nodes: Sequence[str], limit: int) -> dict[str, tuple[IncidentRow, ...]]:
-        """Incidents for which nodes are blamed, newest first, at most `limit` of each."""
+    def blamed(self, node: str, limit: int, *, of_the_workload: bool = False) -> tuple[IncidentRow, ...]:
+        """Incidents that a node is blamed for, newest first, at most `limit`; or those of the workload on it."""
 
     def blamed_at(self, nodes: Sequence[str], limit: int) -> dict[str, tuple[int, ...]]:
         """When faults began that are blamed on nodes, newest first; of the workload none. At most `limit` in all."""
 
     def blamed_count(self, node: str) -> int:
-        """How many incidents a node is blamed for."""
+        """How many incidents a node is blamed for; of the workload none."""
 
     def incidents_during(self, run: str, since: int, until: int, limit: int) -> tuple[IncidentRow, ...]:
         """Incidents of a run that began in `[since, until)`, newest first."""

@@ -92,10 +92,10 @@ class SqlProblemStore:
         with engines.answering():
             return self._nodes.node_told(nodes)
 
-    def blamed(self, nodes: Sequence[str], limit: int) -> dict[str, tuple[IncidentRow, ...]]:
-        """Incidents for which nodes are blamed."""
+    def blamed(self, node: str, limit: int, *, of_the_workload: bool = False) -> tuple[IncidentRow, ...]:
+        """Incidents that a node is blamed for, or those of the workload on it."""
         with engines.answering():
-            return self._nodes.blamed(nodes, limit)
+            return self._nodes.blamed(node, limit, of_the_workload=of_the_workload)
 
     def blamed_at(self, nodes: Sequence[str], limit: int) -> dict[str, tuple[int, ...]]:
         """When faults began that are blamed on nodes, newest first."""

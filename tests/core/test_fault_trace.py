@@ -69,10 +69,10 @@ Thread 0x00007f51e5286b80 (most recent call first):
 
 def test_of_the_rank_that_is_blamed_for_a_hang_it_is_said_where_it_stood():
     hung = said("Rank 3 failed to pass monitoredBarrier in 60000 ms", 80, rank=0)
-    stacks = (said(STACKS, 60, source="stack", code="stack_dump", rank=3),
+    stacks = (said(STACKS, 60, source="stack", code="stack_dump", rank=3, node="n7"),
               said(STACKS.replace("next_shard", "elsewhere"), 60, source="stack", code="stack_dump", rank=0))  # fmt: skip
     verdict, _ = judge(case(*stacks, hung))
-    assert (verdict.cause, verdict.culprit_rank) == ("hang", 3)
+    assert (verdict.cause, verdict.culprit_rank, verdict.culprit_node) == ("hang", 3, "n7")
     assert "Rank 3 stood in readinto (socket.py:718), which next_shard (loader.py:96) called." in verdict.sentence
     assert dict(verdict.traits)["frame"] == "loader.py:next_shard"
     without, _ = judge(case(stacks[1], hung))

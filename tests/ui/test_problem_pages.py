@@ -140,13 +140,15 @@ def test_a_page_of_a_node_draws_lanes_events_and_reasons():
     row = NodeRow("n1", 2, lemon, 2, 2, 1, T)
     found = NodeView(
         node=row, stays=(NodeStay("a", T, None, DAY_NS, 2), NodeStay("b", None, None, None, 0)), blamed=(OCCURRENCE,),
-        blamed_count=1, present=(OCCURRENCE,), events=(NodeEvent(T, "xid", "XID 79", "fell", "a", None, True),),
+        blamed_count=1, programs=(replace(OCCURRENCE, cause="user_exception"),), present=(OCCURRENCE,),
+        events=(NodeEvent(T, "xid", "XID 79", "fell", "a", None, True),),
         away=(Away("drained", T + DAY_NS, None),),
     )  # fmt: skip
     shown = words(node.content(found))
     assert "drained since" in shown and "It failed again within 1 day." in shown and "XID 79" in shown
+    assert "Programs that failed on it" in shown and "not counted against it" in shown
     assert encoded(node.content(found))
-    bare = NodeView(replace(row, lemon=lemon_of(NodeCase("n1", None), Fleet(0, 0, 0))), (), (), 0, (), (), ())
+    bare = NodeView(replace(row, lemon=lemon_of(NodeCase("n1", None), Fleet(0, 0, 0))), (), (), 0, (), (), (), ())
     assert "unknown" in words(node.content(bare))
     assert nodes.level_badge(lemon).words() in ("lemon", "suspect")
 

@@ -67,6 +67,7 @@ def register(app: Dash, queries: Queries) -> None:
 def content(found: NodeView) -> list[Content]:
     """Everything on the page."""
     row, lemon = found.node, found.node.lemon
+    theirs = link("Their problems.", problems_of_node_path(row.node))
     return [
         html.Div([link("Nodes", NODES), html.Span("/", className="muted"), row.node], className="crumbs"),
         html.Div([html.H1(row.node), level_badge(lemon), *_state(found)], className="title-row"),
@@ -80,7 +81,14 @@ def content(found: NodeView) -> list[Content]:
             found.blamed_count,
             "Incidents it is blamed for",
             "blamed",
-            [" ", link("Their problems.", problems_of_node_path(row.node))],
+            [" ", theirs],
+        ),
+        _incidents(
+            found.programs,
+            len(found.programs),
+            "Programs that failed on it",
+            "programs",
+            [" By their own fault: not counted against it. ", theirs],
         ),
         _incidents(found.present, len(found.present), "Incidents it was part of", "present"),
         _runs(found),

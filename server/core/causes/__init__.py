@@ -245,7 +245,7 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
         confidence=match.confidence,
         sentence=_with(match.sentence, _spent(case, rule)),
         culprit_rank=match.rank,
-        culprit_node=match.node or None,
+        culprit_node=match.node or _node_of(case, match.rank),
         advice=match.advice or rule.advice,
         missing_evidence=still_wanted(match.missing_evidence, _given(case, match.node)),
         traits=_usable(match.traits),
@@ -288,6 +288,17 @@ def _spent(case: Case, rule: CauseRule) -> str:
         return f"No restart was left after it ({shown_words(told.reading.words, told.text, 120)})."
     spent = _ALL_SPENT.search(case.reason or "")
     return f"No restart was left after it ({spent[0]})." if spent else ""
+
+
+def _node_of(case: Case, rank: int | None) -> str | None:
+    """The machine of a rank, where evidence and exits of it name one and no other."""
+    if rank is None:
+        return None
+    told = {item.evidence.node for item in case.evidence if item.evidence.rank == rank}
+    told |= {worker.node for worker in case.exits if worker.rank == rank}
+    told.discard(None)
+    told.discard("")
+    return told.pop() if len(told) == 1 else None
 
 
 def _given(case: Case, node: str | None) -> frozenset[Kind]:
