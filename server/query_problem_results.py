@@ -143,6 +143,10 @@ class ProblemView:
     """What its fingerprint was made of."""
     merged: tuple[MergedProblem, ...]
     """Those that people merged into it."""
+    moved: tuple[str, ...]
+    """Incidents that people put here one by one, whatever their fingerprint."""
+    split_from: MergedProblem | None
+    """The problem that it was split off; None where it was not."""
     occurrences: tuple[Occurrence, ...]
     """Newest first, from `offset` on."""
     occurrence_count: int

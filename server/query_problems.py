@@ -134,7 +134,9 @@ class ProblemQueries:
         row = self.problem_row(problem_id)
         spread = self._store.problem_spread([problem_id])[problem_id]
         row = _with_spread(row, spread, min(spread.days, default=0), max(spread.days, default=0))
-        made_of = self._store.fingerprints([problem_id, *ledger.merged_into(problem_id)])
+        split_from = ledger.split_from(problem_id)
+        named = [problem_id, *ledger.merged_into(problem_id), *([] if split_from is None else [split_from])]
+        made_of = self._store.fingerprints(named)
         incidents, total = self._store.problem_incidents(problem_id, offset, limit, where)
         looked_at = self._store.problem_facets(problem_id, MOST_FACETS)
         own = made_of.get(problem_id)
@@ -143,6 +145,8 @@ class ProblemQueries:
             fingerprint=None if is_split(problem_id) else problem_id,
             parts=() if own is None else own.parts,
             merged=tuple(MergedProblem(each, _title(each, ledger, made_of)) for each in ledger.merged_into(problem_id)),
+            moved=ledger.moved_into(problem_id),
+            split_from=None if split_from is None else MergedProblem(split_from, _title(split_from, ledger, made_of)),
             occurrences=tuple(map(occurrence, incidents)),
             occurrence_count=total,
             offset=offset,

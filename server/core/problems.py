@@ -229,6 +229,18 @@ class Ledger:
         sources = {action.problem for action in self.placing if action.kind is ActionKind.MERGE}
         return tuple(sorted(each for each in sources if each != problem and self.becomes(each) == problem))
 
+    def moved_into(self, problem: str) -> tuple[str, ...]:
+        """Incidents whose last move in force put them into a problem, sorted."""
+        last: dict[str, str | None] = {}
+        for action in self.placing:
+            if action.kind is ActionKind.MOVE:
+                last.update(dict.fromkeys(action.incidents, action.into))
+        return tuple(sorted(each for each, into in last.items() if into is not None and self.becomes(into) == problem))
+
+    def split_from(self, problem: str) -> str | None:
+        """The problem that one was split off, by what it is now; None where it was not."""
+        return next((self.becomes(action.problem) for action in self.placing if action.made == problem), None)
+
     def place(self, incident: Placed) -> str:
         """The problem an incident belongs to."""
         here = incident.fingerprint
@@ -286,6 +298,8 @@ def refusal_of(action: ProblemAction, ledger: Ledger) -> tuple[str, object, str]
             return "into", action.into, "a problem cannot be merged into itself"
     if action.kind is ActionKind.MOVE and (action.into is None or not action.incidents):
         return ("into", None, "missing") if action.into is None else ("incidents", [], "missing: which incidents")
+    if action.kind is ActionKind.MOVE and action.into == action.problem:
+        return "into", action.into, "it belongs to that problem already"
     if action.kind is ActionKind.SPLIT:
         return _refusal_of_split(action)
     if action.kind is ActionKind.RENAME and not action.title:

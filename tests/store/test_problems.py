@@ -166,6 +166,12 @@ def test_one_facet_is_split_off_and_one_incident_moved(told: Runs, store: Store)
     told.save("b", incident("b", 1, node="n1"))
     assert counts(store)[made] == 2
     desk.move("a~3", made, "Ada", "the same cable")
+    found = Queries(store).problems.problem(made)
+    assert found.moved == ("a~3",)
+    assert found.split_from is not None and found.split_from.problem_id == VALUE
+    assert Queries(store).problems.problem(VALUE).moved == ()
+    with pytest.raises(RefusedRequestError, match="already"):
+        desk.move("a~3", made, "Ada", None)
     assert counts(store) == {VALUE: 1, made: 3}
     with pytest.raises(NotFoundError):
         desk.move("a~99", made, None, None)

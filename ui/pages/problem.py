@@ -153,13 +153,20 @@ def _same(found: ProblemView) -> Markup:
             table((Head("part", "words"), Head("value", "wide")), rows, "What makes them the same")
         ]
     else:
-        content = [html.P("People put these together: they were split off another problem.", className="calm")]
+        parent = found.split_from
+        of_which = link(parent.title, problem_path(parent.problem_id)) if parent is not None else "another problem"
+        content = [html.P(["People put these together: they were split off ", of_which, "."], className="calm")]
     if found.merged:
         merged = [
             html.Li([link(each.title, problem_path(each.problem_id)), " ", html.Code(each.problem_id)])
             for each in found.merged
         ]
         content += [html.H3("People merged these into it"), html.Ol(merged, className="plain-list")]
+    if found.moved:
+        others = f"{text.count(len(found.moved), 'incident')} of it {'was' if len(found.moved) == 1 else 'were'}"
+        content.append(
+            html.P(f"{others} put here by people, whatever the fingerprint: see “moved here”.", className="note")
+        )
     lead = "Whatever node, rank or step: these are equal." if found.parts else None
     return panel("Why these are the same", content, "same", lead=lead)
 
@@ -276,9 +283,9 @@ OCCURRENCE_HEADS = (
 )
 
 
-def occurrence_row(each: Occurrence, action: Content = None) -> Sequence[Content]:
-    """One incident in a table of such."""
-    state: list[Content] = []
+def occurrence_row(each: Occurrence, action: Content = None, *, is_moved: bool = False) -> Sequence[Content]:
+    """One incident in a table of such; `is_moved`: people put it there."""
+    state: list[Content] = [badge("moved here", "outline")] if is_moved else []
     if each.is_open:
         state.append(badge("open", "danger"))
     if not each.counts:
@@ -299,7 +306,11 @@ def _occurrences(found: ProblemView) -> Markup | None:
     if not found.occurrences:
         return None
     rows = [
-        occurrence_row(each, action_button(ActionKind.MOVE, "move", incidents=each.incident_id))
+        occurrence_row(
+            each,
+            action_button(ActionKind.MOVE, "move", incidents=each.incident_id),
+            is_moved=each.incident_id in found.moved,
+        )
         for each in found.occurrences
     ]
     lead = text.count(found.occurrence_count, "incident")
