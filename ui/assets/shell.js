@@ -219,6 +219,10 @@
       const here = location.pathname;
       const current = here === anchor.pathname || here.startsWith(anchor.pathname + "/")
         || (anchor.pathname === "/runs" && here.startsWith("/incidents"));
+      if (current && !anchor.hasAttribute("aria-current")) {
+        const bar = anchor.parentElement; // on a telephone the names are wider than the screen
+        bar.scrollLeft = anchor.offsetLeft - (bar.clientWidth - anchor.offsetWidth) / 2;
+      }
       if (current) anchor.setAttribute("aria-current", "page"); else anchor.removeAttribute("aria-current");
     }
     for (const line of document.querySelectorAll(".command-line")) {

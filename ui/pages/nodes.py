@@ -87,7 +87,7 @@ def rows(queries: Queries, wanted: Wanted) -> list[Content]:
         return [_teach()]
     return [
         html.P(sentence(page), className="sentence"),
-        html.Div(table(HEADS, [_row(row) for row in page.rows], "Nodes"), **{"data-walk": "rows"})
+        html.Div(table(HEADS, [_row(row) for row in page.rows], "Nodes", stacks=True), **{"data-walk": "rows"})
         if page.rows
         else html.P("No node matches.", className="calm"),
         pager(KIND, wanted, page.total),

@@ -105,7 +105,7 @@ def rows(queries: Queries, wanted: Wanted) -> list[Content]:
     return [
         html.P(sentence(page, fixed), className="sentence"),
         html.P(["Of ", *_fixed(fixed)], className="note") if fixed else None,
-        html.Div(table(HEADS, [_row(row, page) for row in page.rows], "Problems"), **{"data-walk": "rows"})
+        html.Div(table(HEADS, [_row(row, page) for row in page.rows], "Problems", stacks=True), **{"data-walk": "rows"})
         if page.rows
         else html.P("No problem matches.", className="calm"),
         pager(KIND, wanted, page.total),
