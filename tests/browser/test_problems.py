@@ -170,6 +170,10 @@ def test_lists_are_narrowed_by_the_address_and_write_it(calm, open_page):
     page.fill("#problems-search", "")
     page.wait_for_function("() => !location.search.includes('q=')")
     page.wait_for_function("() => document.querySelectorAll('#problems-list tbody tr').length > 1")
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    assert page.input_value("#problems-search") == "", "the search is left, and j is a key again"
+    assert page.evaluate("() => document.activeElement.closest('tbody') !== null")
     page.click("text=Ignored")
     page.wait_for_function("() => location.search.includes('status=ignored')")
     page.wait_for_function("() => /No problem matches/.test(document.getElementById('problems-list').textContent)")

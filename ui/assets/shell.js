@@ -174,6 +174,7 @@
   let pending = "";
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape" && event.target.matches('#page input[id$="-search"]')) event.target.blur();
     if (event.target.closest("input, textarea, select, [contenteditable]")) return;
     const key = event.key;
     if (pending === "g") {
