@@ -6,6 +6,7 @@ import json
 import time
 import urllib.request
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -77,6 +78,13 @@ def test_somebody_takes_an_alert_resolves_it_and_undoes_that(alerts_server, open
     page.click(".alert-resolved summary")
     page.click(".alert-resolved [data-does=undo] >> nth=0")
     page.wait_for_selector(".alert-acknowledged")
+    page.click(".alert-acknowledged [data-pick=until]")
+    day = datetime.now().astimezone() + timedelta(days=3)
+    page.fill(".alert-until", f"{day:%Y-%m-%d}T09:30")
+    page.click(".alert-acknowledged [data-pick=until]")
+    page.wait_for_selector(".alert-silenced")
+    said = page.inner_text(".alert-silenced")
+    assert f"silenced until {day.day} {day:%b}" in said and "09:30" in said
 
 
 def test_thresholds_are_tried_before_they_are_saved(alerts_server, open_page):

@@ -58,7 +58,8 @@ ACTIONS = (
 def view(**changes: object) -> ProblemView:
     plain = ProblemView(
         problem=ROW, fingerprint="1:abc", parts=(("cause", "hang"), ("operation", "ALLREDUCE")),
-        merged=(MergedProblem("1:old", "old"),), moved=(OCCURRENCE.incident_id,), split_from=None, occurrence_count=900, offset=0,
+        merged=(MergedProblem("1:old", "old"),), moved=(OCCURRENCE.incident_id,), split_from=None,
+        occurrence_count=900, offset=0,
         occurrences=(OCCURRENCE, replace(OCCURRENCE, is_open=True, counts=False)),
         facet_shares=(FacetShare("node", 3, 3, (("n1", 2), ("n2", 1)), 2, "2 of 3 on node n1."),),
         history=tuple(ActionEntry(each, each.action_id != 5, 7 if each.action_id == 5 else None) for each in ACTIONS),

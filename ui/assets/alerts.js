@@ -39,11 +39,38 @@
   const author = () => { const name = value("alert-author"); return name ? { author: name } : {}; };
   const reason = () => { const words = value("alert-reason"); return words ? { reason: words } : {}; };
 
+  const two = (number) => String(number).padStart(2, "0");
+
+  /** What a field of day and time says, in ms since 1970, in the zone that times are shown in. */
+  const picked = (text) => Date.parse(window.rerailTimes.state.zone === "utc" ? `${text}Z` : text);
+
+  /** A field for the instant beside the button; the next click takes it. */
+  function pick(button) {
+    const field = document.createElement("input");
+    field.type = "datetime-local";
+    field.className = "alert-until";
+    field.setAttribute("aria-label", `Silent until, ${(find("zone-name") || {}).textContent || "local time"}`);
+    const isUtc = window.rerailTimes.state.zone === "utc";
+    const tomorrow = new Date(Date.now() + 86400000 - (isUtc ? 0 : new Date().getTimezoneOffset() * 60000));
+    field.value = `${tomorrow.getUTCFullYear()}-${two(tomorrow.getUTCMonth() + 1)}-${two(tomorrow.getUTCDate())}T09:00`;
+    button.before(field);
+    button.textContent = "silence";
+    field.addEventListener("keydown", (event) => { if (event.key === "Enter") button.click(); });
+    field.focus();
+  }
+
   async function act(button) {
     const { alert, does, revision, seconds, undoes } = button.dataset;
+    const field = button.dataset.pick && button.parentElement.querySelector(".alert-until");
+    if (button.dataset.pick && !field) { pick(button); return; }
     const body = { action: does, ...author(), ...(does === "undo" ? {} : reason()) };
     if (revision) body.revision = Number(revision);
     if (seconds) body.seconds = Number(seconds);
+    if (field) {
+      const until = picked(field.value);
+      if (Number.isNaN(until)) throw new Error("Say a day and a time until when it is silent.");
+      body.until = until * 1e6;
+    }
     if (undoes) body.undoes = Number(undoes);
     await ask("POST", `/api/v1/alerts/${encodeURIComponent(alert)}/actions`, body);
     put("alert-reason", "");

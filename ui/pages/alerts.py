@@ -189,6 +189,7 @@ def _buttons(entry: AlertEntry, view: AlertView) -> list[Content]:
         shown.append(button("end the silence", "unsilence"))
     else:
         shown += [button(f"silence {label}", "silence", seconds=value) for label, value in SILENCES]
+        shown.append(button("silence until …", "silence", pick="until"))
     return [*shown, button("resolve", "resolve")]
 
 
