@@ -34,7 +34,7 @@ AGENT_CLASSES = {
 LINE_CLASSES = {
     "collective_timeout_gloo": "hang", "config": "configuration", "desync": "collective_mismatch",
     "gpu_hw": "gpu_hardware", "gpu_hw_info": "gpu_hardware", "heartbeat_timeout": "hang", "nan": "loss_anomaly",
-    "nccl_remote": "nccl_error", "nvlink": "gpu_hardware", "oom_gpu": "gpu_oom", "oom_host": "host_oom",
+    "nccl_remote": "nccl_error network", "nvlink": "gpu_hardware", "oom_gpu": "gpu_oom", "oom_host": "host_oom",
     "rendezvous_timeout": "rendezvous", "segv": "crash", "sigkill_unknown": "sigkill",
     "storage": "checkpoint_io checkpoint_corrupt", "straggler_or_hang": "hang", "teardown": "sigterm",
 }  # fmt: skip
@@ -165,6 +165,11 @@ def public() -> list[Judged]:
     return found
 
 
+def _told(domain: str | None) -> str | None:
+    """A domain; None where it is not known, which says nothing."""
+    return None if domain == "unknown" else domain
+
+
 def _judged(entry: dict, verdicts: list) -> Judged:
     """A second interruption that the excerpt does not tell of makes the class wrong."""
     known = [each for each in verdicts if each.cause != "unknown"]
@@ -179,7 +184,7 @@ def _judged(entry: dict, verdicts: list) -> Judged:
     node = first.culprit_node if first else None
     return Judged(
         entry["name"], entry["set"], entry["cause"][0], said, "wrong" if "wrong" in causes else causes[0],
-        _compared(first.domain.value if first else None, entry["domain"]), _compared(rank, ranks),
+        _compared(_told(first.domain.value if first else None), [_told(each) for each in entry["domain"]]), _compared(rank, ranks),
         _compared(node, nodes), f"rank {rank}, node {node}",
     )  # fmt: skip
 

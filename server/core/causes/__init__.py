@@ -37,7 +37,7 @@ from rerail.server.core.cause_rules import (
     shown_words,
     sign_of,
 )
-from rerail.server.core.causes import retry_budget
+from rerail.server.core.causes import retry_budget, user_exception
 from rerail.server.core.causes.standing import with_standing
 from rerail.server.core.causes.user_exception import GPU_FAILED
 from rerail.server.core.facts import TRAINED_ON, TRAINING_DONE, Evidence, Pairs
@@ -45,6 +45,7 @@ from rerail.server.core.fault_trace import fault_trace
 from rerail.server.core.flight_recorder.ages import remark, too_old
 from rerail.server.core.flight_recorder.summary import SOURCE, STACK_SOURCE
 from rerail.server.core.mentions import SPOKEN, is_mention
+from rerail.server.core.plain_exceptions import only_mentions
 from rerail.server.core.view import CausalRole, Domain, EvidenceLine, Verdict
 from rerail.server.core.wanted import Kind, Wanted, given, still_wanted
 
@@ -139,7 +140,9 @@ def reading_of(evidence: Evidence) -> Reading:
             return replace(reading, role=CausalRole.INFORMATIONAL)
         return reading
     if shape != evidence.text:
-        reading = read_by(_known()[reading.cause], evidence, evidence.text.lower()) or UNREAD
+        reads_exceptions = reading.cause == user_exception.RULE.name and reading.says == user_exception.RAISED
+        again = user_exception.reads(evidence) if reads_exceptions else None
+        reading = again or read_by(_known()[reading.cause], evidence, evidence.text.lower()) or UNREAD
     if evidence.code is None and evidence.source in SPOKEN and is_mention(evidence.text, reading.words):
         return replace(reading, role=CausalRole.INFORMATIONAL)
     return reading
@@ -151,7 +154,10 @@ def _read(source: str, code: str | None, attributes: Pairs, shape: str) -> Readi
     asked = Evidence(run="", emitter="", seq=0, at=0, source=source, text=shape, code=code, attributes=attributes)
     lowered = shape.lower()
     found = (read_by(rule, asked, lowered) for rule in _known().values())
-    return next((reading for reading in found if reading is not None), UNREAD)
+    reading = next((reading for reading in found if reading is not None), UNREAD)
+    if reading.cause not in (user_exception.RULE.name, UNREAD.cause) and only_mentions(shape, code, reading.words):
+        return user_exception.reads(asked) or UNREAD
+    return reading
 
 
 def judged_signs(case: Case, *, goes_by_log: bool = True) -> tuple[Sign, ...]:
