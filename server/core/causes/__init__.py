@@ -251,7 +251,7 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
     remarks = {order: remark(age) for order, age in too_old(case.evidence, case.last_step_at, case.noticed_at).items()}
     if not found:
         wanted = still_wanted(UNKNOWN_SETTLES, _given(case, None))
-        return replace(UNKNOWN, missing_evidence=wanted), fault_trace(case, None, remarks)
+        return replace(UNKNOWN, missing_evidence=wanted), fault_trace(case, None, remarks, remarks.keys())
     rule, match = _decisive(found)
     before = _before_elsewhere(case, found, rule, match)
     if before is not None:
@@ -270,7 +270,7 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
     verdict = with_standing(case, verdict)
     doubt = _doubt(case, verdict, match)
     if doubt is None:
-        return verdict, fault_trace(case, match, remarks)
+        return verdict, fault_trace(case, match, remarks, remarks.keys())
     other, allowed = doubt
     apart = abs(other.at - match.initiating[0].at)
     came = "came" if other.at < match.initiating[0].at else "followed"
@@ -285,7 +285,7 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
         other.item.order(): f"May have been first: the two clocks are known to {allowed / 1e9:.3f} s only.",
     }
     return replace(verdict, confidence=confidence, sentence=f"{verdict.sentence}{said}"), fault_trace(
-        case, match, shown
+        case, match, shown, remarks.keys()
     )
 
 

@@ -50,10 +50,11 @@ def match(case: Case) -> Match | None:
             )  # fmt: skip
     aborts = [worker for worker in case.exits if worker.exit_code in ABORTS]
     if (lost := _lost(case, aborts)) is not None:
-        rank, named = lost.rank, case.who_ended(lost)
+        rank, named = lost.rank if lost.rank >= 0 else None, case.who_ended(lost)
         spoke = [sign.item for sign in case.accusing(RULE.name) if sign.rank in (None, rank)]
         return Match(
-            0.75, f"{named} aborted (SIGABRT); all that the others tell is that they lost the connection to a peer.",
+            0.75 if rank is not None else 0.6,
+            f"{named} aborted (SIGABRT); all that the others tell is that they lost the connection to a peer.",
             rank, case.node_of(lost), lost.at, tuple(spoke[:20]), MISSING, Weight.LINE, (("signal", "SIGABRT"),),
         )  # fmt: skip
     if found is not None:
@@ -83,10 +84,10 @@ def match(case: Case) -> Match | None:
 
 def _lost(case: Case, aborts: list[WorkerExit]) -> WorkerExit | None:
     """The one rank that aborted without a word of a peer, where all others only lost one; None where it is not so."""
-    if len({worker.rank for worker in aborts}) != 1 or aborts[0].rank < 0:
+    if len({worker.rank for worker in aborts}) != 1 or (aborts[0].rank < 0 and len(aborts) > 1):
         return None
     aborted = aborts[0]
-    others = (worker for worker in case.exits if worker.rank != aborted.rank)
+    others = (worker for worker in case.exits if worker is not aborted and (aborted.rank < 0 or worker.rank != aborted.rank))
     if any(worker.exit_code < 0 and worker.exit_code not in TERMINATED for worker in others):
         return None
     losers = [sign for sign in case.signs if sign.reading.role is CausalRole.CASCADE and sign.reading.cause == "network"]
@@ -94,7 +95,8 @@ def _lost(case: Case, aborts: list[WorkerExit]) -> WorkerExit | None:
         sign.reading.cause in WAITED or (sign.accuses and sign.reading.weight is Weight.WAIT) for sign in case.signs
     )
     is_of_others = bool(losers) and all(sign.rank not in (None, aborted.rank) for sign in losers)
-    return aborted if is_of_others and not waited else None
+    raised = all(sign.item.evidence.code is not None for sign in losers)  # who raises in Python does not abort
+    return aborted if is_of_others and not waited and (aborted.rank >= 0 or raised) else None
 
 
 def _several(found: Match, ranks: list[int]) -> Match:

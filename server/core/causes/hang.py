@@ -33,7 +33,7 @@ KEPT = (Wanted("the stack of that rank", Kind.STACKS), Wanted("its last lines"))
 
 def match(case: Case) -> Match | None:
     """What the dumps say; else a monitor's time-out, a collective's own, or somebody who says that it hung."""
-    told_by_dumps = dump_verdict(case.evidence, case.noticed_at, case.last_step_at)
+    told_by_dumps = dump_verdict(case.evidence, case.noticed_at, case.last_step_at, case.world_size)
     if told_by_dumps is not None and told_by_dumps.cause == HANG:
         return _by_dumps(case, told_by_dumps)
     signs = case.accusing(RULE.name)

@@ -4,13 +4,15 @@ Rules, the first that applies decides
 1. Ranks called different things under one number of one group: a mismatch. The odd ones by majority are the culprits.
 2. The culprit of a hang is the rank for which others wait, and which waits nowhere itself. A rank that is missing in
    one collective because it waits in another one is a victim.
-3. Every member joined, but some so much later that others may have given up: they held the rest up. Where several
+3. Where every other member of a group went on to a later operation and one is still in that which they completed, it
+   did not come to the later one.
+4. Every member joined, but some so much later that others may have given up: they held the rest up. Where several
    groups have late ones, those of the group that waited first.
-4. Every member joined an operation and it does not end: no rank is missing; a kernel or the network is left.
-5. Those that were seen wait, and the ranks that left no dump are all that can be missing. They are named and not
+5. Every member joined an operation and it does not end: no rank is missing; a kernel or the network is left.
+6. Those that were seen wait, and the ranks that left no dump are all that can be missing. They are named and not
    accused: a missing dump is a hint, not a proof.
-6. Ranks wait for each other: operations in a different order.
-7. Nothing is pending: the hang, if there was one, was not in a collective.
+7. Ranks wait for each other: operations in a different order.
+8. Nothing is pending: the hang, if there was one, was not in a collective.
 
 What it does not know: operations that were never recorded (gloo's sends), what happened before a ring wrapped, and
 whether all dumps are of the same moment. Dumps of several hangs are told apart first (`dump_sets.py`).
@@ -32,9 +34,11 @@ from rerail.server.core.flight_recorder.summary import (
     DUMP_CODE,
     GROUPS_CODE,
     SOURCE,
+    STACK_SOURCE,
     SUMMARY,
     RankSummary,
     summary_of,
+    title_of,
 )
 
 LATE_NS = 5_000_000_000
@@ -43,6 +47,7 @@ LATE_NS = 5_000_000_000
 APART_NS = 3_600_000_000_000
 """Dumps whose last operations lie farther apart may be of different attempts."""
 
+NO_STACKS = "No stacks were recorded: which line of the program called is not known."
 MOST_ROWS = 200
 LONGEST_RANKS = 200
 MOST_PLACES = 16
@@ -53,16 +58,24 @@ def is_dump(fact: Evidence) -> bool:
     return fact.source == SOURCE and fact.code in (DUMP_CODE, GROUPS_CODE)
 
 
-def analysis(evidence: Iterable[Evidence], near: int | None = None) -> Analysis | None:
+def analysis(
+    evidence: Iterable[Evidence], near: int | None = None, world_size: int | None = None
+) -> Analysis | None:
     """What the flight recorders among the evidence of one attempt say; None where there are none.
 
-    Where they are of several hangs, that nearest to `near`, in ns, is judged; `unknown` says so.
+    Where they are of several hangs, that nearest to `near`, in ns, is judged; `unknown` says so. `world_size` is how many
+    ranks the attempt had, None where nobody tells.
     """
-    told = tuple(sorted((fact for fact in evidence if is_dump(fact)), key=lambda fact: (fact.emitter, fact.seq)))
+    facts = list(evidence)
+    told = tuple(sorted((fact for fact in facts if is_dump(fact)), key=lambda fact: (fact.emitter, fact.seq)))
     if not told:
         return None
     sets = _sets(told)
-    found = _analysed(sets[nearest_set(sets, near)] if len(sets) > 1 else told)
+    found = _analysed(sets[nearest_set(sets, near)] if len(sets) > 1 else told, world_size)
+    stood = sorted({fact.rank for fact in facts if fact.source == STACK_SOURCE and fact.rank is not None})
+    if found is not None and stood and NO_STACKS in found.unknown:
+        instead = f"The dumps hold no stacks; where {named(stood)} stood is told by {'its' if len(stood) == 1 else 'their'} own."
+        found = replace(found, unknown=tuple(instead if words == NO_STACKS else words for words in found.unknown))
     return found if found is None or len(sets) < 2 else replace(found, unknown=(several(len(sets)), *found.unknown))
 
 
@@ -84,7 +97,7 @@ def _sets(told: tuple[Evidence, ...]) -> tuple[tuple[Evidence, ...], ...]:
 
 
 @lru_cache(maxsize=4)
-def _analysed(told: tuple[Evidence, ...]) -> Analysis | None:
+def _analysed(told: tuple[Evidence, ...], world_size: int | None) -> Analysis | None:
     """Judging an attempt again asks the same again: the last few answers are kept."""
     latest: dict[int, tuple[tuple[int, int, str, int], RankSummary, str | None]] = {}
     side_cars: list[RankSummary] = []
@@ -102,14 +115,15 @@ def _analysed(told: tuple[Evidence, ...]) -> Analysis | None:
     if not latest:
         return None
     nodes = {rank: node for rank, (_, _, node) in latest.items() if node}
-    return analysed([found for _, found, _ in latest.values()], side_cars, nodes)
+    return analysed([found for _, found, _ in latest.values()], side_cars, nodes, world_size)
 
 
 def analysed(
-    dumps: Sequence[RankSummary], side_cars: Sequence[RankSummary] = (), nodes: dict[int, str] | None = None
-) -> Analysis:
+    dumps: Sequence[RankSummary], side_cars: Sequence[RankSummary] = (), nodes: dict[int, str] | None = None,
+    world_size: int | None = None,
+) -> Analysis:  # fmt: skip
     """What summaries say together. `dumps` has each rank once."""
-    seen = picture(dumps, side_cars)
+    seen = picture(dumps, side_cars, world_size)
     return _Judgement(seen, dumps, nodes or {}).analysis()
 
 
@@ -148,6 +162,7 @@ class _Judgement:
             answer = (
                 self._mismatch()
                 or self._missing()
+                or self._lagging()
                 or self._late()
                 or self._all_joined()
                 or self._only_unseen()
@@ -251,6 +266,41 @@ class _Judgement:
         if self._unheard:
             confidence -= 0.04
         return _Answer(Conclusion.MISSING, words, confidence, culprits, operation)
+
+    def _lagging(self) -> _Answer | None:
+        """Who is still in an operation that all other members completed, and so did not come to the one they wait in."""
+        found: tuple[int, int, Group, list[int]] | None = None
+        for index, group in enumerate(self._picture.groups):
+            waits = {rank: call for rank, call in group.waiting.items() if not call.is_p2p}
+            lag = [rank for rank in group.behind() if rank in waits]
+            if not lag or len(lag) * 2 >= len(group.members) or lag != group.behind():
+                continue
+            held = max(waits[rank].sequence for rank in lag)
+            others = [rank for rank in group.members if rank not in lag and rank in group.levels]
+            is_past = all(rank not in waits or waits[rank].sequence > held for rank in others)
+            waits_elsewhere = any(
+                rank in each.waiting for each in self._picture.groups if each is not group for rank in lag
+            )
+            if not is_past or waits_elsewhere or (found is not None and found[0] <= _since(group)):
+                continue
+            found = _since(group), index, group, lag
+        if found is None:
+            return None
+        _, _, group, lag = found
+        held_in = group.waiting[lag[0]]
+        awaited = group.call_at(group.awaited)
+        operation = awaited.operation if awaited is not None else held_in.operation
+        waits_in = sorted(rank for rank, call in group.waiting.items() if call.sequence == group.awaited)
+        is_one = len(lag) == 1
+        words = (
+            f"{_upper(named(lag))} did not come to {operation} #{group.awaited} of {group.title}, where {named(waits_in)} "
+            f"{'waits' if len(waits_in) == 1 else 'wait'}: {'it is' if is_one else 'they are'} still in "
+            f"{held_in.operation} #{held_in.sequence}, which all others have left."
+        )
+        confidence = 0.85 if not group.is_inferred else 0.8
+        if self._unheard:
+            confidence -= 0.05
+        return _Answer(Conclusion.LAGGING, words, confidence, tuple(lag), operation)
 
     def _late(self) -> _Answer | None:
         found: tuple[int, int, Group, list[int], int] | None = None
@@ -397,7 +447,7 @@ class _Judgement:
             return None
         group, call = last
         at = f" at {call.frame}" if call.frame else ""
-        text = f"{call.operation} #{call.sequence} of {group.description or group.name}{at}"
+        text = f"{call.operation} #{call.sequence} of {title_of(group.name, group.description)}{at}"
         return Place(rank, text, call.frame, call.created_at)
 
     def _unknown(self, conclusion: Conclusion) -> Iterable[str]:
@@ -438,7 +488,7 @@ class _Judgement:
             call.frame for told in self._picture.seen.values() for group in told.groups for call in group.calls
         )
         if not framed and self._picture.seen:
-            yield "No stacks were recorded: which line of the program called is not known."
+            yield NO_STACKS
 
 
 def _since(group: Group) -> int:
