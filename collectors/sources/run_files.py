@@ -216,7 +216,7 @@ def _place_ranks(run: RunFiles, locals_seen: set[int]) -> None:
 
 
 def _place_nodes(run: RunFiles) -> None:
-    """A log that is named as the machines of other files are (`gpu-17.log` beside one of `gpu-18`) is of that machine."""
+    """A log that is named as the machines of other files are (`gpu-17.log` beside one of `gpu-18`) is of its name's."""
     told: dict[str, set[str]] = {}
     for fact in run.facts:
         if isinstance(fact, Evidence) and fact.emitter in run.paths:

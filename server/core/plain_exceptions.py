@@ -1,11 +1,13 @@
 """Plain exceptions: whose message only mentions what another cause would say.
 
-`AttributeError: 'NoneType' object has no attribute 'preempted'` tells of no preemption. The last line of a traceback whose
-type is one of the language's own is an exception of the program, unless its words are how a library raises that cause.
+`AttributeError: 'NoneType' object has no attribute 'preempted'` tells of no preemption. The last line of a traceback
+whose type is one of the language's own is an exception of the program, unless its words are how a library raises that
+cause.
 
 Rules
 - Of types that only a program's mistake raises (`MISTAKES`) a message tells of another cause where it begins with its
-  words, as torch's loader begins its own (`TypeError: Caught TypeError in DataLoader worker process 0.`), and nowhere else.
+  words, as torch's loader begins its own (`TypeError: Caught TypeError in DataLoader worker process 0.`), and nowhere
+  else.
 - Of types that people raise by hand (`RAISED_BY_HAND`) words in quotes or in a parenthesis that refers to something are
   a mention, other words are what they say.
 - Every other type (`RuntimeError`, `OSError`, what libraries define) says what it says.

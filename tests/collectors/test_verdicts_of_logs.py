@@ -15,7 +15,7 @@ LOST = "[rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:537] Read error [127.
 AGENT = "1130 07:54:41.115000 29088 torch/distributed/elastic/"
 CLOSING = f"W{AGENT}multiprocessing/api.py:1028] Sending process 29091 closing signal SIGTERM"
 ABORTED = f"E{AGENT}multiprocessing/api.py:1002] failed (exitcode: -6) local_rank: 1 (pid: 29092) of binary: python"
-TRACEBACK = "[rank0]: Traceback (most recent call last):\n[rank0]:   File \"/w/t.py\", line 16, in <module>"
+TRACEBACK = '[rank0]: Traceback (most recent call last):\n[rank0]:   File "/w/t.py", line 16, in <module>'
 ROOT = ["torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", "=" * 60, "t.py FAILED", "-" * 60,
         "Failures:", "  <NO_OTHER_FAILURES>", "-" * 60, "Root Cause (first observed failure):", "[0]:",
         "  time      : 2026-11-30_07:54:41", "  host      : localhost", "  rank      : 1 (local_rank: 1)",
@@ -26,7 +26,9 @@ STEP = "slurmstepd: error: *** STEP 8812.0 ON gpu-17 CANCELLED AT 2026-11-20T03:
 JOB = "slurmstepd: error: *** JOB 8812 ON gpu-17 CANCELLED AT 2026-11-20T03:16:05 ***"
 TASK = "srun: error: gpu-17: task 3: Exited with exit code "
 PANIC = "Nov 20 03:16:05 gpu-17 kernel: Kernel panic - not syncing: Fatal machine check"
-SPENT = f"I{AGENT}agent/server/api.py:899] [default] Worker group FAILED. 0/3 attempts left; will not restart worker group"
+SPENT = (
+    f"I{AGENT}agent/server/api.py:899] [default] Worker group FAILED. 0/3 attempts left; will not restart worker group"
+)
 ILLEGAL = "2026-11-20T03:10:30.000000Z [rank2]: RuntimeError: CUDA error: an illegal memory access was encountered"
 XID = "kernel: NVRM: Xid (PCI:0000:5d:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 
@@ -71,7 +73,12 @@ def judged(folder, **logs: list[str]):
 )  # fmt: skip
 def test_the_line_that_began_it_decides(tmp_path, lines, cause, domain, rank, node):
     verdict = judged(tmp_path, train=lines)
-    assert (verdict.cause, verdict.domain.value, verdict.culprit_rank, verdict.culprit_node) == (cause, domain, rank, node)
+    assert (verdict.cause, verdict.domain.value, verdict.culprit_rank, verdict.culprit_node) == (
+        cause,
+        domain,
+        rank,
+        node,
+    )
 
 
 def test_exit_code_1_alone_is_hardly_anything_and_the_spent_budget_is_told(tmp_path):

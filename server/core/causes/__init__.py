@@ -8,7 +8,7 @@ Rules
   afterwards) accuses nobody.
 - Among the conclusions the heaviest count (`Weight`), among those the earliest wins over all ranks; at one instant what
   one log told first, else the one with the higher confidence, then the name.
-- What failed on one machine before another machine told of its hardware is not explained by that: there the earlier wins.
+- What failed on one machine before another told of its hardware is not explained by that: there the earlier wins.
 - Where another accusation lies closer than the clocks of the two emitters can tell apart, the verdict says so and is
   less sure.
 - A lone time-out is never called a network fault. What is not known is `unknown`, with a sentence that says what
@@ -37,8 +37,10 @@ from rerail.server.core.cause_rules import (
     read_by,
     shown_words,
     sign_of,
+    with_more,
 )
 from rerail.server.core.causes import retry_budget, user_exception
+from rerail.server.core.causes.elsewhere import OF_ONE_MACHINE, before_elsewhere, is_elsewhere, sign_behind
 from rerail.server.core.causes.standing import with_standing
 from rerail.server.core.causes.user_exception import GPU_FAILED
 from rerail.server.core.facts import TRAINED_ON, TRAINING_DONE, Evidence, Pairs
@@ -74,13 +76,6 @@ AFTER = " The log went on after that, and nothing else says why it ended."
 NEVER_SURVIVED = frozenset({"preemption", "time_limit", "node_lost", "operator_stop"})
 """Announced ahead of time: steps that follow do not take them back. A machine that a scheduler only lost from sight may
 come back, and its steps prove it."""
-
-OF_ONE_MACHINE = frozenset({"gpu_hardware", "host_oom"})
-"""What a machine's kernel tells of itself at the instant at which it happens."""
-OF_A_PROCESS = frozenset(
-    {"user_exception", "gpu_oom", "data_loader", "checkpoint_io", "checkpoint_corrupt", "configuration", "crash"}
-)
-"""What a process does to itself: no failure of another machine makes it do so before that failure."""
 
 _RULES: dict[str, CauseRule] = {}
 _ALL_SPENT = re.compile(r"all [1-9]\d{0,6} restarts are spent")
@@ -253,14 +248,14 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
         wanted = still_wanted(UNKNOWN_SETTLES, _given(case, None))
         return replace(UNKNOWN, missing_evidence=wanted), fault_trace(case, None, remarks, remarks.keys())
     rule, match = _decisive(found)
-    before = _before_elsewhere(case, found, rule, match)
+    before = before_elsewhere(case, found, rule, match)
     if before is not None:
         rule, match = before
     verdict = Verdict(
         cause=rule.name,
         domain=match.domain or rule.domain,
         confidence=match.confidence,
-        sentence=_with(match.sentence, _spent(case, rule)),
+        sentence=with_more(match.sentence, _spent(case, rule)),
         culprit_rank=match.rank,
         culprit_node=match.node or None,
         advice=match.advice or rule.advice,
@@ -287,13 +282,6 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
     return replace(verdict, confidence=confidence, sentence=f"{verdict.sentence}{said}"), fault_trace(
         case, match, shown, remarks.keys()
     )
-
-
-def _with(sentence: str, more: str) -> str:
-    """Two sentences; the first may end with words of a log."""
-    if not more:
-        return sentence
-    return f"{sentence}{'' if sentence.endswith(('.', '!', '?', '…')) else '.'} {more}"
 
 
 def _spent(case: Case, rule: CauseRule) -> str:
@@ -345,52 +333,6 @@ def _decisive(found: Sequence[tuple[CauseRule, Match]]) -> tuple[CauseRule, Matc
     return min(tied, key=lambda entry: (-entry[1].confidence, entry[1].at is None, entry[0].name))
 
 
-def _before_elsewhere(
-    case: Case, found: Sequence[tuple[CauseRule, Match]], rule: CauseRule, match: Match
-) -> tuple[CauseRule, Match] | None:
-    """What failed on one machine before another machine's kernel told of its own failure, which does not explain it.
-
-    None where the machines are not known to differ, or where their clocks may be off by more than lies between.
-    """
-    told = _sign_of(case, match)
-    if told is None or match.weight is not Weight.ESTABLISHED or rule.name not in OF_ONE_MACHINE:
-        return None
-    earlier = []
-    for other_rule, other in found:
-        sign = _sign_of(case, other)
-        if sign is None or other.weight is not Weight.LINE or not _is_elsewhere(case, sign, told, match):
-            continue
-        if sign.at + case.uncertainty_ns(sign, told) < told.at:
-            earlier.append((sign.at, other_rule, other))
-    if not earlier:
-        return None
-    at, other_rule, other = min(earlier, key=lambda entry: (entry[0], entry[1].name))
-    apart = (told.at - at) / 1e9
-    said = f"Node {match.node} ({rule.name}) followed {apart:.3f} s later: another machine, which does not explain it."
-    return other_rule, replace(other, sentence=_with(other.sentence, said))
-
-
-def _sign_of(case: Case, match: Match) -> Sign | None:
-    """The first sign that a conclusion rests on."""
-    if not match.initiating:
-        return None
-    order = match.initiating[0].order()
-    return next((sign for sign in case.signs if sign.item.order() == order), None)
-
-
-def _is_elsewhere(case: Case, sign: Sign, told: Sign, match: Match) -> bool:
-    """A process that failed by itself on another machine than the one that told of its hardware or memory."""
-    node = sign.node or next(
-        (each.node for each in case.signs if sign.rank is not None and each.rank == sign.rank and each.node), None
-    )
-    if node is None or not match.node or node == match.node or sign.reading.cause not in OF_A_PROCESS:
-        return False
-    if sign.rank is not None and sign.rank == match.rank:
-        return False
-    same = (each for each in case.accusing(told.reading.cause) if each.reading.weight is Weight.ESTABLISHED)
-    return all(each.node != node for each in same)
-
-
 def _usable(traits: Pairs) -> Pairs:
     """Traits in order, without empty ones."""
     return tuple(sorted((name, value) for name, value in dict(traits).items() if value))
@@ -401,19 +343,19 @@ def _doubt(case: Case, verdict: Verdict, match: Match) -> tuple[Sign, int] | Non
     if not match.initiating or match.weight not in (Weight.LINE, Weight.ESTABLISHED):
         return None
     resting = {item.order() for item in match.initiating}
-    first = _sign_of(case, match)
+    first = sign_behind(case, match)
     if first is None:
         return None
-    is_of_one_machine = match.weight is Weight.ESTABLISHED and verdict.cause in OF_ONE_MACHINE
     for other in case.signs:
         if not other.accuses or other.item.order() in resting:
             continue
-        is_elsewhere = (
-            is_of_one_machine
+        is_apart = (
+            verdict.cause in OF_ONE_MACHINE
+            and match.weight is Weight.ESTABLISHED
             and other.reading.weight is Weight.LINE
-            and _is_elsewhere(case, other, first, match)
+            and is_elsewhere(case, other, first, match)
         )  # fmt: skip
-        if other.reading.weight != match.weight and not is_elsewhere:
+        if other.reading.weight != match.weight and not is_apart:
             continue
         if (other.reading.cause, other.rank) == (verdict.cause, first.rank):
             continue

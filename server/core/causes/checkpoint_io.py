@@ -80,11 +80,18 @@ RULE = CauseRule(
     reads=reads,
     lines=(
         line(
-            EVICTED_FOR_DISK, EVICTED, confidence=0.9, weight=Weight.ESTABLISHED,
+            EVICTED_FOR_DISK,
+            EVICTED,
+            confidence=0.9,
+            weight=Weight.ESTABLISHED,
             advice="See what fills that node's disk (logs, images, emptyDir volumes); ask for ephemeral-storage.",
         ),
         line(
-            OVER_ITS_DISK, OVER, confidence=0.9, weight=Weight.ESTABLISHED, domain=Domain.WORKLOAD,
+            OVER_ITS_DISK,
+            OVER,
+            confidence=0.9,
+            weight=Weight.ESTABLISHED,
+            domain=Domain.WORKLOAD,
             advice="Raise the pod's limit of ephemeral-storage, or write to a volume.",
         ),
         line(

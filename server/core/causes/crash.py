@@ -1,8 +1,8 @@
 """A worker crashed: a segmentation fault, an abort, an illegal instruction.
 
 An abort (−6) is often a victim's: the watchdog of a healthy rank aborts it after another one failed. Alone it counts
-little. Where one rank alone aborted, said nothing of a peer, and all that others tell is that they lost a connection, it
-is the one that they lost.
+little. Where one rank alone aborted without a word of a peer, and all that others tell is that they lost a connection,
+it is the one that they lost.
 """
 
 from __future__ import annotations
@@ -87,10 +87,14 @@ def _lost(case: Case, aborts: list[WorkerExit]) -> WorkerExit | None:
     if len({worker.rank for worker in aborts}) != 1 or (aborts[0].rank < 0 and len(aborts) > 1):
         return None
     aborted = aborts[0]
-    others = (worker for worker in case.exits if worker is not aborted and (aborted.rank < 0 or worker.rank != aborted.rank))
+    others = (
+        worker for worker in case.exits if worker is not aborted and (aborted.rank < 0 or worker.rank != aborted.rank)
+    )
     if any(worker.exit_code < 0 and worker.exit_code not in TERMINATED for worker in others):
         return None
-    losers = [sign for sign in case.signs if sign.reading.role is CausalRole.CASCADE and sign.reading.cause == "network"]
+    losers = [
+        sign for sign in case.signs if sign.reading.role is CausalRole.CASCADE and sign.reading.cause == "network"
+    ]
     waited = any(
         sign.reading.cause in WAITED or (sign.accuses and sign.reading.weight is Weight.WAIT) for sign in case.signs
     )

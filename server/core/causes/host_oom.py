@@ -92,7 +92,11 @@ RULE = CauseRule(
     order=12,
     lines=(
         line(
-            EVICTED_FOR_MEMORY, EVICTED, role=CausalRole.CONFIRMATION, confidence=0.9, weight=Weight.ESTABLISHED,
+            EVICTED_FOR_MEMORY,
+            EVICTED,
+            role=CausalRole.CONFIRMATION,
+            confidence=0.9,
+            weight=Weight.ESTABLISHED,
             domain=Domain.INFRASTRUCTURE,
             advice="See who used that node's memory; give the pod a request and a limit that it keeps to.",
         ),

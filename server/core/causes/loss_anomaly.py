@@ -16,7 +16,6 @@ NUMBER = r"(?:NaNs?|Infs?|infinity|non-?finite|not finite)"
 SAYS = "{where} met numbers that are not finite: {words}."
 
 
-
 def match(case: Case) -> Match | None:
     """The earliest line that tells of it, but for results that a second look found to be a GPU's."""
     taken_back = {sign.item.order() for sign in unexpected(case)}

@@ -170,7 +170,10 @@ RULE = CauseRule(
             confidence=0.7,
             weight=Weight.WAIT,
         ),
-        line(rf"{ENDED}|due to a collective timeout from (?:this local rank| {{1,3}}rank \d{{1,7}})", role=CausalRole.CASCADE),
+        line(
+            rf"{ENDED}|due to a collective timeout from (?:this local rank| {{1,3}}rank \d{{1,7}})",
+            role=CausalRole.CASCADE,
+        ),
         line(
             r"failure detected by watchdog at work"
             r"|Exception \(either an error or timeout\) detected by watchdog"

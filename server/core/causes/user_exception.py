@@ -197,7 +197,8 @@ RULE = CauseRule(
             confidence=0.75,
         ),
         line(
-            r"\btask (?P<task>\d{1,7}): Exited with exit code 1(?!\d)|\btasks [\d,-]{1,60}: Exited with exit code 1(?!\d)"
+            r"\btask (?P<task>\d{1,7}): Exited with exit code 1(?!\d)"
+            r"|\btasks [\d,-]{1,60}: Exited with exit code 1(?!\d)"
             rf"|{exits('1', group='rank')}|Process name: \[\[\d{{1,10}},\d{{1,10}}\],\d{{1,7}}\]"
             r"|exits with return code = 1(?!\d)",
             confidence=ANY_END,
@@ -205,7 +206,8 @@ RULE = CauseRule(
             domain=Domain.UNKNOWN,
         ),
         line(
-            r"\btask (?P<task>\d{1,7}): Exited with exit code \d{1,3}|\btasks [\d,-]{1,60}: Exited with exit code \d{1,3}"
+            r"\btask (?P<task>\d{1,7}): Exited with exit code \d{1,3}"
+            r"|\btasks [\d,-]{1,60}: Exited with exit code \d{1,3}"
             rf"|{exits('[1-9]{1}[0-9]{0,2}', group='rank')}"
             r"|MPI_ABORT was invoked on rank (?P<rank_>\d{1,7}) in communicator"
             r"|exits with return code = \d{1,3}\b",

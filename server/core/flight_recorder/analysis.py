@@ -28,6 +28,7 @@ from rerail.server.core.facts import Evidence
 from rerail.server.core.flight_recorder.conclusions import MOST_CULPRITS, Analysis, Conclusion, GroupRow, Place, Ranks
 from rerail.server.core.flight_recorder.dump_sets import dump_sets, nearest_set
 from rerail.server.core.flight_recorder.groups import Group, Picture, Transfer, picture
+from rerail.server.core.flight_recorder.lagging import lagging
 from rerail.server.core.flight_recorder.mismatch import Difference, Mismatch, mismatch_in
 from rerail.server.core.flight_recorder.ranks import named, packed
 from rerail.server.core.flight_recorder.summary import (
@@ -58,13 +59,11 @@ def is_dump(fact: Evidence) -> bool:
     return fact.source == SOURCE and fact.code in (DUMP_CODE, GROUPS_CODE)
 
 
-def analysis(
-    evidence: Iterable[Evidence], near: int | None = None, world_size: int | None = None
-) -> Analysis | None:
+def analysis(evidence: Iterable[Evidence], near: int | None = None, world_size: int | None = None) -> Analysis | None:
     """What the flight recorders among the evidence of one attempt say; None where there are none.
 
-    Where they are of several hangs, that nearest to `near`, in ns, is judged; `unknown` says so. `world_size` is how many
-    ranks the attempt had, None where nobody tells.
+    Where they are of several hangs, that nearest to `near`, in ns, is judged; `unknown` says so. `world_size` is how
+    many ranks the attempt had, None where nobody tells.
     """
     facts = list(evidence)
     told = tuple(sorted((fact for fact in facts if is_dump(fact)), key=lambda fact: (fact.emitter, fact.seq)))
@@ -74,7 +73,8 @@ def analysis(
     found = _analysed(sets[nearest_set(sets, near)] if len(sets) > 1 else told, world_size)
     stood = sorted({fact.rank for fact in facts if fact.source == STACK_SOURCE and fact.rank is not None})
     if found is not None and stood and NO_STACKS in found.unknown:
-        instead = f"The dumps hold no stacks; where {named(stood)} stood is told by {'its' if len(stood) == 1 else 'their'} own."
+        whose = "its" if len(stood) == 1 else "their"
+        instead = f"The dumps hold no stacks; where {named(stood)} stood is told by {whose} own."
         found = replace(found, unknown=tuple(instead if words == NO_STACKS else words for words in found.unknown))
     return found if found is None or len(sets) < 2 else replace(found, unknown=(several(len(sets)), *found.unknown))
 
@@ -268,39 +268,19 @@ class _Judgement:
         return _Answer(Conclusion.MISSING, words, confidence, culprits, operation)
 
     def _lagging(self) -> _Answer | None:
-        """Who is still in an operation that all other members completed, and so did not come to the one they wait in."""
-        found: tuple[int, int, Group, list[int]] | None = None
-        for index, group in enumerate(self._picture.groups):
-            waits = {rank: call for rank, call in group.waiting.items() if not call.is_p2p}
-            lag = [rank for rank in group.behind() if rank in waits]
-            if not lag or len(lag) * 2 >= len(group.members) or lag != group.behind():
-                continue
-            held = max(waits[rank].sequence for rank in lag)
-            others = [rank for rank in group.members if rank not in lag and rank in group.levels]
-            is_past = all(rank not in waits or waits[rank].sequence > held for rank in others)
-            waits_elsewhere = any(
-                rank in each.waiting for each in self._picture.groups if each is not group for rank in lag
-            )
-            if not is_past or waits_elsewhere or (found is not None and found[0] <= _since(group)):
-                continue
-            found = _since(group), index, group, lag
+        found = lagging(self._picture)
         if found is None:
             return None
-        _, _, group, lag = found
-        held_in = group.waiting[lag[0]]
-        awaited = group.call_at(group.awaited)
+        group, lag = found
+        held_in, awaited = group.waiting[lag[0]], group.call_at(group.awaited)
         operation = awaited.operation if awaited is not None else held_in.operation
         waits_in = sorted(rank for rank, call in group.waiting.items() if call.sequence == group.awaited)
-        is_one = len(lag) == 1
-        words = (
-            f"{_upper(named(lag))} did not come to {operation} #{group.awaited} of {group.title}, where {named(waits_in)} "
-            f"{'waits' if len(waits_in) == 1 else 'wait'}: {'it is' if is_one else 'they are'} still in "
-            f"{held_in.operation} #{held_in.sequence}, which all others have left."
-        )
-        confidence = 0.85 if not group.is_inferred else 0.8
-        if self._unheard:
-            confidence -= 0.05
-        return _Answer(Conclusion.LAGGING, words, confidence, tuple(lag), operation)
+        words = f"{_upper(named(lag))} did not come to {operation} #{group.awaited} of {group.title}, where "
+        words += f"{named(waits_in)} {'waits' if len(waits_in) == 1 else 'wait'}: "
+        words += f"{'it is' if len(lag) == 1 else 'they are'} still in {held_in.operation} #{held_in.sequence}, "
+        words += "which all others have left."
+        confidence = (0.8 if group.is_inferred else 0.85) - (0.05 if self._unheard else 0.0)
+        return _Answer(Conclusion.LAGGING, words, round(confidence, 2), tuple(lag), operation)
 
     def _late(self) -> _Answer | None:
         found: tuple[int, int, Group, list[int], int] | None = None

@@ -109,10 +109,8 @@ class Picture:
     """Some dump or side-car tells how many ranks there are, or who belongs to the group of all."""
 
 
-def picture(
-    dumps: Sequence[RankSummary], side_cars: Sequence[RankSummary], world_size: int | None = None
-) -> Picture:
-    """The groups of these ranks. `dumps` has each rank once; `world_size` is what others tell, None where nobody does."""
+def picture(dumps: Sequence[RankSummary], side_cars: Sequence[RankSummary], world_size: int | None = None) -> Picture:
+    """The groups of these ranks. `dumps` has each rank once; `world_size` is what others tell, None where none does."""
     seen = {told.rank: told for told in dumps if told.is_recorded}
     named = _told_members([*dumps, *side_cars])
     members = _unpacked_members(named)
@@ -125,8 +123,10 @@ def picture(
         transfers += _lonely_transfers(group)
     blocked = {rank for group in groups for rank in group.waiting}
     behind = {rank for group in groups for rank in group.behind()} | {lone.peer for lone in transfers}
-    is_told = bool(world_size) or any(told.world_size for told in side_cars) or any(
-        not group.is_inferred and _is_default(group.name, group.description) for group in groups
+    is_told = (
+        bool(world_size)
+        or any(told.world_size for told in side_cars)
+        or any(not group.is_inferred and _is_default(group.name, group.description) for group in groups)
     )
     return Picture(seen, world, groups, transfers, blocked, behind & set(seen), is_told)
 
