@@ -51,11 +51,11 @@ def match(case: Case) -> Match | None:
     aborts = [worker for worker in case.exits if worker.exit_code in ABORTS]
     if (lost := _lost(case, aborts)) is not None:
         rank, named = lost.rank if lost.rank >= 0 else None, case.who_ended(lost)
-        spoke = [sign.item for sign in case.accusing(RULE.name) if sign.rank in (None, rank)]
+        resting = [sign.item for sign in case.accusing(RULE.name) if sign.rank in (None, rank)]
         return Match(
             0.75 if rank is not None else 0.6,
             f"{named} aborted (SIGABRT); all that the others tell is that they lost the connection to a peer.",
-            rank, case.node_of(lost), lost.at, tuple(spoke[:20]), MISSING, Weight.LINE, (("signal", "SIGABRT"),),
+            rank, case.node_of(lost), lost.at, tuple(resting[:20]), MISSING, Weight.LINE, (("signal", "SIGABRT"),),
         )  # fmt: skip
     if found is not None:
         at_once = sorted({worker.rank for worker in aborts if worker.at == aborts[0].at and worker.rank >= 0})

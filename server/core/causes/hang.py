@@ -9,6 +9,7 @@ it did not arrive, or where every other rank is known to have waited.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Sign, Weight, from_sign, line
@@ -26,6 +27,8 @@ MISSING = (
 JAX_TASK = r"/job:\w{1,60}/(?:replica:\d{1,4}/)?task:"
 """A process of JAX, by its index: one that its coordination service no longer hears of."""
 SILENT_TASK = "{where} stopped sending heartbeats ({words})."
+STUCK = re.compile(r"watchdog got stuck|watchdog hang", re.IGNORECASE)
+"""A watchdog that does not come to look at its collectives: none is known to have timed out."""
 MOST_NAMED = 8
 SEVERAL = "Several ranks did not come to the barrier ({words})."
 KEPT = (Wanted("the stack of that rank", Kind.STACKS), Wanted("its last lines"))
@@ -133,10 +136,14 @@ def _monitored(case: Case, lines: list[Sign], waits: list[Sign]) -> Match:
 def _waited(case: Case, waits: list[Sign]) -> Match:
     named = _ranks(waits) or "a rank"
     suspect = _silent_rank(case, waits)
+    said = f"A collective timed out ({named} waited in vain) and no other rank failed before: one did not arrive."
+    if all(STUCK.search(sign.text) for sign in waits):
+        said = (
+            f"NCCL's watchdog got stuck on {named} and no other rank failed before: a call of NCCL or CUDA did not end."
+        )
     return Match(
         0.7,
-        f"A collective timed out ({named} waited in vain) and no other rank failed before: one did not arrive."
-        + _blame(suspect, waits),
+        said + _blame(suspect, waits),
         suspect,
         at=waits[0].at,
         initiating=tuple(sign.item for sign in waits[:20]),
