@@ -1,9 +1,14 @@
 """Flight recorder dumps: our analysis beside the analyser that comes with PyTorch, on the same files.
 
-Each case is written as one pickle per rank, with the groups told as NCCL tells them; then each analyser reads the
+Each made case is written as one pickle per rank, with the groups told as NCCL tells them; then each analyser reads the
 folder in a process of its own. Printed are what each says, how long it took from the first file to the answer, and the
 most memory it held. PyTorch's analyser runs what a pickle says, so it is only ever given files that were made here;
 without torch installed its columns stay empty.
+
+The recorded cases are gloo's own dumps of `tests/corpus/flight_recorder`, of hangs whose truth is known since they were
+made on purpose. gloo writes no members of its groups: each hang is given as it was recorded, and once more with them,
+in the place where NCCL writes them. What was recorded as JSON is written as a pickle of
+the same values, since PyTorch's analyser reads nothing else. `--recorded` prints these alone.
 """
 
 from __future__ import annotations
@@ -32,6 +37,7 @@ from rerail.server.core.flight_recorder.summary import (
     summary_text,
 )
 
+CORPUS = Path(__file__).parent.parent / "tests" / "corpus" / "flight_recorder"
 BEGAN = 1_795_953_662_000_000_000
 FRAMES = [
     {
@@ -212,6 +218,41 @@ def written(groups: dict[str, list[int]], calls: Calls, folder: Path) -> None:
         (folder / f"rank_{rank}").write_bytes(dump(groups, rank, told))
 
 
+def recorded(pattern: str, folder: Path, groups: dict[str, list[int]] | None = None) -> None:
+    """The recorded dumps of a name as pickles; `groups`: the members of each, by the name that the program gave it."""
+    for path in sorted(CORPUS.glob(pattern)):
+        content = path.read_bytes()
+        told = json.loads(content) if path.suffix == ".json" else pickle.loads(content)  # written here, by torch
+        if groups is not None:
+            names = {desc: name for name, desc in (tuple(entry["process_group"]) for entry in told["entries"])}
+            told["pg_config"] = {
+                names[desc]: {"name": names[desc], "desc": desc, "ranks": json.dumps(members)}
+                for desc, members in groups.items() if desc in names
+            }  # fmt: skip
+        found = re.search(r"rank_(\d{1,7})", path.name)
+        (folder / f"rank_{found[1] if found else 0}").write_bytes(pickle.dumps(told, protocol=2))
+
+
+FOUR = {"default_pg": [0, 1, 2, 3], "tp0": [0, 1], "tp1": [2, 3], "dp0": [0, 2], "dp1": [1, 3]}
+THREE = {"default_pg": [0, 1, 2], "dp_pair": [0, 1]}
+RECORDED: tuple[tuple[str, str, dict[str, list[int]], str], ...] = (
+    ("slept in its data loader, 4 ranks, while it hung", "hang4_rank_[0-3]", FOUR, "3 is missing"),
+    ("the same, 40 s later: it has come", "hang4_end_rank_*.json", FOUR, "3 came late"),
+    ("left early, 3 ranks, after the time-out", "missing_end_rank_[0-2]", THREE, "2 is missing"),
+    ("the same while it hung, without a dump of rank 0", "missing_hang_rank_*.json", THREE, "2 is missing"),
+)
+
+
+def print_recorded(longest: float) -> None:
+    """The table of the recorded cases."""
+    print("| recorded, a rank | members | truth | ours | | torch's | |\n|---|---|---|---|---|---|---|")
+    for name, pattern, groups, truth in RECORDED:
+        for members, told in (("not told", None), ("told", groups)):
+            with tempfile.TemporaryDirectory() as folder:
+                recorded(pattern, Path(folder), told)
+                print(f"| {name} | {members} | {truth} | {' | '.join(both(Path(folder), longest))} |", flush=True)
+
+
 def asked(script: str, folder: Path, longest: float) -> dict[str, object]:
     """What an analyser says of a folder, in a process of its own."""
     try:
@@ -270,7 +311,12 @@ def main() -> None:
     parser.add_argument("--worlds", default="4,64,256,1024", help="ranks, separated by commas")
     parser.add_argument("--facts", type=int, default=10_000, help="ranks whose dumps are facts already")
     parser.add_argument("--longest", type=float, default=300.0, help="seconds that one analyser may take")
+    parser.add_argument("--recorded", action="store_true", help="the recorded cases alone")
     parsed = parser.parse_args()
+    print_recorded(parsed.longest)
+    if parsed.recorded:
+        return
+    print()
     print("| case, 8 ranks | truth | ours | | torch's | |\n|---|---|---|---|---|---|")
     for name, case, truth in CASES:
         with tempfile.TemporaryDirectory() as folder:

@@ -34,7 +34,7 @@ AGENT_CLASSES = {
 LINE_CLASSES = {
     "collective_timeout_gloo": "hang", "config": "configuration", "desync": "collective_mismatch",
     "gpu_hw": "gpu_hardware", "gpu_hw_info": "gpu_hardware", "heartbeat_timeout": "hang", "nan": "loss_anomaly",
-    "nccl_remote": "nccl_error", "nvlink": "gpu_hardware", "oom_gpu": "gpu_oom", "oom_host": "host_oom",
+    "nccl_remote": "nccl_error network", "nvlink": "gpu_hardware", "oom_gpu": "gpu_oom", "oom_host": "host_oom",
     "rendezvous_timeout": "rendezvous", "segv": "crash", "sigkill_unknown": "sigkill",
     "storage": "checkpoint_io checkpoint_corrupt", "straggler_or_hang": "hang", "teardown": "sigterm",
 }  # fmt: skip
@@ -111,8 +111,8 @@ def lines() -> list[tuple[str, str, str, str, str]]:
     return found
 
 
-def agent() -> list[tuple[str, bool, str, str]]:
-    """`(run, whether class and rank of NVRx's agent are right, class, rank)` for runs with one fault."""
+def agent() -> list[tuple[str, bool, str, str, str]]:
+    """`(run, whether the class of NVRx's agent is right, class, rank, true class)` of each log that it was given."""
     recorded = json.loads((CORPUS / "restart_agent.json").read_text())
     truths = {entry["path"]: entry["faults"] for entry in json.loads((CORPUS / "verdicts.json").read_text())}
     found = []
@@ -125,7 +125,7 @@ def agent() -> list[tuple[str, bool, str, str]]:
         rank = None if told["rank"] in (None, "") else int(told["rank"])
         is_right = said in _allowed(fault["cause"])
         rank_is = "right" if rank == fault["rank"] else "silent" if rank is None else "wrong"
-        found.append((name, is_right, said, rank_is))
+        found.append((name, is_right, said, rank_is, _allowed(fault["cause"])[0]))
     return found
 
 
@@ -165,6 +165,11 @@ def public() -> list[Judged]:
     return found
 
 
+def _told(domain: str | None) -> str | None:
+    """A domain; None where it is not known, which says nothing."""
+    return None if domain == "unknown" else domain
+
+
 def _judged(entry: dict, verdicts: list) -> Judged:
     """A second interruption that the excerpt does not tell of makes the class wrong."""
     known = [each for each in verdicts if each.cause != "unknown"]
@@ -179,7 +184,8 @@ def _judged(entry: dict, verdicts: list) -> Judged:
     node = first.culprit_node if first else None
     return Judged(
         entry["name"], entry["set"], entry["cause"][0], said, "wrong" if "wrong" in causes else causes[0],
-        _compared(first.domain.value if first else None, entry["domain"]), _compared(rank, ranks),
+        _compared(_told(first.domain.value if first else None), [_told(each) for each in entry["domain"]]),
+        _compared(rank, ranks),
         _compared(node, nodes), f"rank {rank}, node {node}",
     )  # fmt: skip
 
@@ -198,6 +204,24 @@ def _print_public(found: list[Judged], *, lists_wrong: bool) -> None:
         words = (each.cause_is, each.domain_is, each.rank_is, each.node_is)
         if set(words) - {"right", ""}:
             print(f"  {each.set} {each.name}: {'/'.join(words)}: said {each.said}, {each.named} (truth {each.cause})")
+
+
+def _print_agent(found: list[Outcome]) -> None:
+    """NVRx's restart agent and ours on the logs that it was given, by the true class."""
+    mine = {each.name.rsplit(" ", 1)[0]: each for each in reversed(found)}
+    recorded = [(row, mine[row[0].removesuffix(" (cycle log)")]) for row in agent()]
+    print("logs that NVRx's restart agent was given: class right, then rank right/silent/wrong")
+    print(f"{'class':22}{'n':>4}{'agent class':>13}{'rank':>9}{'our class':>12}{'rank':>9}  what the agent said")
+    for name in [*sorted({row[4] for row, _ in recorded}), "all"]:
+        rows = [pair for pair in recorded if name in (pair[0][4], "all")]
+        theirs = "/".join(str(sum(row[3] == word for row, _ in rows)) for word in ("right", "silent", "wrong"))
+        ours = "/".join(str(sum(each.rank_is == word for _, each in rows)) for word in ("right", "silent", "wrong"))
+        said = Counter(row[2] for row, _ in rows)
+        words = "" if name == "all" else ", ".join(f"{word} {count}" for word, count in said.most_common())
+        print(
+            f"{name:22}{len(rows):4}{sum(row[1] for row, _ in rows):13}{theirs:>9}"
+            f"{sum(each.is_class_right for _, each in rows):12}{ours:>9}  {words}"
+        )
 
 
 def main() -> None:
@@ -222,16 +246,7 @@ def main() -> None:
     classes = sum(said in told.split() for told, _, said, _, _ in single)
     roles = sum(said in told.split() for _, told, _, said, _ in single)
     print(f"single lines of public logs: {len(single)}; class right {classes}, role right {roles}")
-    recorded = agent()
-    mine = {each.name.rsplit(" ", 1)[0]: each for each in reversed(found)}
-    ours = [mine[name.removesuffix(" (cycle log)")] for name, *_ in recorded]
-    print(
-        f"NVRx restart agent on {len(recorded)} of these logs: class right {sum(row[1] for row in recorded)}, "
-        f"rank right {sum(row[3] == 'right' for row in recorded)}, wrong {sum(row[3] == 'wrong' for row in recorded)}; "
-        f"ours on the same: class right {sum(each.is_class_right for each in ours)}, "
-        f"rank right {sum(each.rank_is == 'right' for each in ours)}, "
-        f"wrong {sum(each.rank_is == 'wrong' for each in ours)}"
-    )
+    _print_agent(found)
     _print_public(public(), lists_wrong=parsed.wrong)
     if parsed.wrong:
         for each in found:

@@ -231,6 +231,10 @@ class LauncherLog:
             attempts.state.restarts_left = int(match["left"]) - 1
             attempts.state.most_restarts = int(match["most"])
             attempts.mark(MarkStage.NOTICED, at, by, text[:1000], attempt)
+        elif match := nvrx.GROUP_SPENT.search(text):
+            attempts.state.restarts_left, attempts.state.most_restarts = 0, int(match["most"])
+            attempts.mark(MarkStage.NOTICED, at, by, text[:1000])
+            attempts.end_run(at, Outcome.FAILED, attempts.why_over("no restart was left"))
         elif nvrx.ANY_GROUP.search(text) or nvrx.PEER.search(text):
             attempts.mark(MarkStage.NOTICED, at, by, text[:1000])
         elif nvrx.STOPPING.match(text) or torchrun.STOPPING.search(text) or torchrun.CLOSING.match(text):

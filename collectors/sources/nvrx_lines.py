@@ -30,6 +30,9 @@ GROUP = re.compile(
     r"Worker group (?P<state>UNHEALTHY|FAILED)\. (?P<left>\d{1,6})/(?P<most>\d{1,6}) attempts left; "
     r"will restart worker group"
 )
+GROUP_SPENT = re.compile(
+    r"Worker group (?:UNHEALTHY|FAILED)\. 0/(?P<most>[1-9]\d{0,5}) attempts left; will not restart worker group"
+)
 ANY_GROUP = re.compile(r"Worker group (?P<state>UNHEALTHY|FAILED)\b")
 PEER = re.compile(r"Joining cluster restart \(group_rank=(?P<group>\d{1,6})\)")
 JOINING = re.compile(r"The node '(?P<node>[^']*)' attempts to join the next round of the rendezvous '(?P<run>[^']*)'")

@@ -185,6 +185,7 @@ def read_run_files(
             if fact.at != fallback and fact.at > UNKNOWN_INSTANT:
                 last_stamp = max(fact.at, last_stamp or 0)
     _place_ranks(run, locals_seen)
+    _place_nodes(run)
     for scheduler, found in schedulers.facts().items():
         run.facts += found
         files = [file.path for file in run.files if file.kind == scheduler]
@@ -212,6 +213,28 @@ def _place_ranks(run: RunFiles, locals_seen: set[int]) -> None:
             run.facts[place] = replace(fact, rank=None)
         elif not has_more_nodes and fact.rank is None:
             run.facts[place] = replace(fact, rank=fact.local_rank)
+
+
+def _place_nodes(run: RunFiles) -> None:
+    """A log that is named as the machines of other files are (`gpu-17.log` beside one of `gpu-18`) is of its name's."""
+    told: dict[str, set[str]] = {}
+    for fact in run.facts:
+        if isinstance(fact, Evidence) and fact.emitter in run.paths:
+            told.setdefault(fact.emitter, set()).update({fact.node} if fact.node else ())
+    shapes = {_shape(node) for nodes in told.values() for node in nodes}
+    named = {
+        emitter: stem
+        for emitter, path in run.paths.items()
+        if not told.get(emitter) and any(map(str.isdigit, stem := Path(path).name.partition(".")[0]))
+        and _shape(stem) in shapes
+    }  # fmt: skip
+    for place, fact in enumerate(run.facts):
+        if isinstance(fact, Evidence) and fact.node is None and fact.emitter in named:
+            run.facts[place] = replace(fact, node=named[fact.emitter])
+
+
+def _shape(name: str) -> str:
+    return re.sub(r"\d{1,40}", "#", name)
 
 
 def _read_scheduler(path: Path, kind: str, schedulers: SchedulerFiles) -> FileRead:

@@ -34,6 +34,8 @@ LITERALS: tuple[bytes, ...] = (
     b"MPI_ABORT", b"Process name", b"DCGM_FR", b"access fault", b"_STATUS_", b"Duplicate GPU", b"ncclInvalid",
     b"wc_status", b"IBV_WC", b"OM when alloc",
     b"ack-off", b"ackoff", b"BackOff", b"[launch.py:", b"GPU reset", b"times out",
+    b"Kernel panic", b"eproducible", b"achine Check", b"/task:", b"nresponsive", b"low on resource", b"phemeral",
+    b"EmptyDir",
     b"# EXIT rc", b"raining done", b"raining compl", b"raining finish", b"inished training",
 )  # fmt: skip
 """None of them holds a digit: lines are also compared without their digits."""
@@ -78,6 +80,10 @@ _TELLING = re.compile(
     r"|determine the device handle|SYSTEM_NOT_READY|SystemNotReady|not yet initialized|Ray killed this|has crashed"
     r"|HW Exception by GPU|GPU reset begin|GSP Timeout|lame workers found|register times out|Stream synchronize timeout"
     r"|termination is imminent|(?:Error|Exception) (?:saving|writing|uploading)"
+    r"|not reproducible|debug info, due to|Kernel panic - not syncing|Machine Check Exception"
+    r"|^/job:\w{1,60}/(?:replica:\d{1,4}/)?task:\d{1,7}\s*$"
+    r"|task:\d{1,7}[^\n]{0,40}unhealthy|watchdog hang|NET/OFI[^\n]{0,160}(?:[Uu]nresponsive|[Uu]nreachable)"
+    r"|low on resource|ephemeral (?:local )?storage|EmptyDir volume|tasks [\d,-]{1,60}: Exited"
     r"|socket times out|modify QP|OPS function error"
 )
 _NEVER = re.compile(r"num nan iterations|\bINFO\b[^\n]{0,80}retry|timeout ?=|timeout: \d|--[\w-]{0,40}timeout")

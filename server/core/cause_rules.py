@@ -363,6 +363,13 @@ def shown_words(words: str, text: str = "", most: int = LONGEST_WORDS) -> str:
     return f"{words.rstrip(' .,;:(')}…"
 
 
+def with_more(sentence: str, more: str) -> str:
+    """Two sentences; the first may end with words of a log."""
+    if not more:
+        return sentence
+    return f"{sentence}{'' if sentence.endswith(('.', '!', '?', '…')) else '.'} {more}"
+
+
 def from_lines(case: Case, rule: CauseRule) -> Match | None:
     """The conclusion from a rule's earliest accusing line."""
     signs = case.accusing(rule.name)

@@ -3,6 +3,7 @@
 Rules
 - A piece the verdict rests on is `initiating`; what supports it is `confirmation`. A piece that would have accused
   somebody else is a `cascade` where it came after the verdict's, and of unknown role where it came before.
+- A dump that is much older than the interruption may be of something else: it informs, unless the verdict rests on it.
 - Bounded: a storm keeps the pieces the verdict rests on and the first of every kind; the rest is counted by kind, in a
   line of its own that says so.
 - What is told by facts that are no lines (exits, lost nodes, notices) stands among them: `told_otherwise.py`.
@@ -11,7 +12,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 
 from rerail.server.core.cause_rules import Case, Match, Sign
@@ -30,13 +31,24 @@ Kind = tuple[str, CausalRole, str]
 
 
 def fault_trace(
-    case: Case, match: Match | None, doubts: Mapping[tuple[int, str, int], str] = NO_DOUBTS
+    case: Case,
+    match: Match | None,
+    doubts: Mapping[tuple[int, str, int], str] = NO_DOUBTS,
+    unrelated: Container[tuple[int, str, int]] = frozenset(),
 ) -> tuple[EvidenceLine, ...]:
-    """The evidence of a case whose signs are read, as pages show it; `doubts` are remarks on pieces by their order."""
+    """The evidence of a case whose signs are read, as pages show it; `doubts` are remarks on pieces by their order.
+
+    `unrelated` are the orders of pieces that may be of something else: they inform, unless the verdict rests on them.
+    """
     resting = {item.order() for item in match.initiating} if match is not None else set()
     supporting = {item.order() for item in match.confirming} if match is not None else set()
     since = min((item.at for item in match.initiating), default=match.at) if match is not None else None
-    roles = [_role(sign, resting, supporting, since) for sign in case.signs]
+    roles = [
+        CausalRole.INFORMATIONAL
+        if unrelated and sign.item.order() in unrelated and sign.item.order() not in resting
+        else _role(sign, resting, supporting, since)
+        for sign in case.signs
+    ]
     if len(case.signs) <= MOST_LINES:
         lines = tuple(_line(sign, role, doubts) for sign, role in zip(case.signs, roles, strict=True))
     else:

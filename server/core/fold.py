@@ -537,7 +537,7 @@ class RunFold:
         verdict, trace = judge(case)
         near = case.noticed_at if case.noticed_at is not None else case.last_step_at
         judged = self._judged[number] = _Judged(
-            signature, verdict, trace, analysis((item.evidence for item in counted), near)
+            signature, verdict, trace, analysis((item.evidence for item in counted), near, world_size)
         )
         return judged
 

@@ -76,6 +76,22 @@ def test_evidence_keeps_its_order_and_gets_its_role():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        ("Evicted: The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi.", "host_oom"),
+        ("Evicted: The node was low on resource: ephemeral-storage.", "checkpoint_io"),
+        ("DisruptionTarget EvictionByEvictionAPI: Eviction API: evicting", "preemption"),
+    ],
+)
+def test_an_eviction_is_what_the_node_ran_short_of(message, cause):
+    verdict = incident(
+        (SchedulerState, {"state": "evicted", "reason": message}), line(message, source="kubernetes"),
+        (Exit, {"exit_code": 143, "rank": 0}), by="TerminationByKubelet: evicted",
+    ).verdict  # fmt: skip
+    assert (verdict.cause, verdict.domain) == (cause, Domain.INFRASTRUCTURE)
+
+
 def test_nothing_said_is_unknown_and_says_what_would_settle_it():
     verdict = incident().verdict
     assert (verdict.cause, verdict.domain, verdict.confidence) == ("unknown", Domain.UNKNOWN, 0.0)

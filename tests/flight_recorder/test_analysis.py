@@ -118,6 +118,54 @@ def test_how_far_a_rank_ran_ahead_of_its_gpu_says_nothing():
     assert "did not join all_reduce #5" in found.sentence
 
 
+def lagging(lag: dict[int, int], world: int = 8, group: str = "default_pg"):
+    """All ranks wait in #21, but for those that are still in an earlier one."""
+    calls = {
+        rank: [*(call(group, number) for number in range(18, lag.get(rank, 21))),
+               call(group, lag.get(rank, 21), state="started")]
+        for rank in range(world)
+    }  # fmt: skip
+    return nccl_analysis({group: list(range(world))}, calls)
+
+
+def test_who_is_still_in_what_all_others_have_left_did_not_come_to_the_next():
+    found = lagging({2: 20})
+    assert (found.conclusion, found.culprits, found.operation) == (Conclusion.LAGGING, (2,), "all_reduce")
+    assert "Rank 2 did not come to all_reduce #21 of default_pg, where ranks 0, 1, 3" in found.sentence
+    assert "it is still in all_reduce #20, which all others have left." in found.sentence
+    assert lagging({2: 20, 5: 20}).culprits == (2, 5)
+    assert lagging(dict.fromkeys(range(4), 20)).culprits == ()  # as many on either side: nobody is odd
+
+
+def test_who_waits_in_another_group_as_well_does_not_lag():
+    calls = {rank: [call("default_pg", 20), call("default_pg", 21, state="started")] for rank in range(4)}
+    calls[2] = [call("default_pg", 20, state="started"), call("tp1", 7, state="started")]
+    calls[3] = [call("default_pg", 20), call("default_pg", 21, state="started")]
+    found = nccl_analysis({"default_pg": [0, 1, 2, 3], "tp1": [2, 3]}, calls)
+    assert found.conclusion is not Conclusion.LAGGING
+
+
+def test_what_is_known_besides_the_dumps_is_not_called_unknown():
+    told = [evidence_of(recorded(f"hang4_rank_{rank}.json"), rank) for rank in range(4)]
+    untold = analysis(told)
+    assert untold is not None
+    assert any("How many ranks there were is not told" in words for words in untold.unknown)
+    assert any("No stacks were recorded" in words for words in untold.unknown)
+    stack = replace(told[3], source="stack", code=None, text="Thread 0x1 (most recent call first):", attributes=())
+    found = analysis([*told, stack], None, 4)
+    assert found is not None and found.world_size == 4
+    assert not any("How many ranks" in words or "No stacks" in words for words in found.unknown)
+    assert "The dumps hold no stacks; where rank 3 stood is told by its own." in found.unknown
+    larger = analysis(told, None, 6)
+    assert larger is not None and larger.not_seen.text == "4,5"
+
+
+def test_a_group_that_gloo_calls_undefined_has_no_name():
+    found = lagging({2: 20}, group="undefined")
+    assert "of unnamed group 0, where" in found.sentence
+    assert [row.title for row in found.groups] == ["unnamed group 0"]
+
+
 def test_where_all_joined_a_kernel_that_never_started_is_pointed_out():
     calls = {rank: [call("default_pg", 2, state="scheduled" if rank == 2 else "started")] for rank in range(4)}
     found = nccl_analysis({"default_pg": [0, 1, 2, 3]}, calls)

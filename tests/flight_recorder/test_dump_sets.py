@@ -16,6 +16,7 @@ from rerail.server.core.facts import Evidence
 from rerail.server.core.flight_recorder.analysis import analysis
 from rerail.server.core.flight_recorder.dump_sets import dump_sets, nearest_set
 from rerail.server.core.flight_recorder.summary import GROUPS_CODE, SUMMARY, side_car_summary, summary_of, summary_text
+from rerail.server.core.view import CausalRole
 from tests.dumps import CORPUS, evidence_of, read_side_car, recorded
 
 SECOND = 1_000_000_000
@@ -96,7 +97,9 @@ def test_a_dump_older_than_its_interruption_says_so_and_counts_less(noticed_afte
     assert (verdict.cause, verdict.culprit_rank) == ("hang", 3)
     assert (verdict.confidence < fresh.confidence) == is_old
     assert ("older than the interruption" in verdict.sentence) == is_old
-    assert any("older than the interruption" in (line.meaning or "") for line in trace) == is_old
+    old = [line for line in trace if "older than the interruption" in (line.meaning or "")]
+    assert bool(old) == is_old
+    assert {line.role for line in old} <= {CausalRole.INITIATING, CausalRole.INFORMATIONAL}
 
 
 def test_classify_judges_each_hang_of_a_folder_and_counts_them(tmp_path, capsys):

@@ -17,6 +17,7 @@ from rerail.ui.markup import Content, Markup, html
 CONCLUSIONS = {
     Conclusion.MISMATCH: ("ranks differ", "warn"),
     Conclusion.MISSING: ("a rank is missing", "warn"),
+    Conclusion.LAGGING: ("a rank lags behind", "warn"),
     Conclusion.LATE: ("a rank came late", "warn"),
     Conclusion.ALL_JOINED: ("no rank is missing", "outline"),
     Conclusion.NOT_SEEN: ("a dump is missing", "outline"),

@@ -8,6 +8,7 @@ Rules
   afterwards) accuses nobody.
 - Among the conclusions the heaviest count (`Weight`), among those the earliest wins over all ranks; at one instant what
   one log told first, else the one with the higher confidence, then the name.
+- What failed on one machine before another told of its hardware is not explained by that: there the earlier wins.
 - Where another accusation lies closer than the clocks of the two emitters can tell apart, the verdict says so and is
   less sure.
 - A lone time-out is never called a network fault. What is not known is `unknown`, with a sentence that says what
@@ -36,8 +37,10 @@ from rerail.server.core.cause_rules import (
     read_by,
     shown_words,
     sign_of,
+    with_more,
 )
-from rerail.server.core.causes import retry_budget
+from rerail.server.core.causes import retry_budget, user_exception
+from rerail.server.core.causes.elsewhere import OF_ONE_MACHINE, before_elsewhere, is_elsewhere, sign_behind
 from rerail.server.core.causes.standing import with_standing
 from rerail.server.core.causes.user_exception import GPU_FAILED
 from rerail.server.core.facts import TRAINED_ON, TRAINING_DONE, Evidence, Pairs
@@ -45,6 +48,7 @@ from rerail.server.core.fault_trace import fault_trace
 from rerail.server.core.flight_recorder.ages import remark, too_old
 from rerail.server.core.flight_recorder.summary import SOURCE, STACK_SOURCE
 from rerail.server.core.mentions import SPOKEN, is_mention
+from rerail.server.core.plain_exceptions import only_mentions
 from rerail.server.core.view import CausalRole, Domain, EvidenceLine, Verdict
 from rerail.server.core.wanted import Kind, Wanted, given, still_wanted
 
@@ -139,7 +143,9 @@ def reading_of(evidence: Evidence) -> Reading:
             return replace(reading, role=CausalRole.INFORMATIONAL)
         return reading
     if shape != evidence.text:
-        reading = read_by(_known()[reading.cause], evidence, evidence.text.lower()) or UNREAD
+        reads_exceptions = reading.cause == user_exception.RULE.name and reading.says == user_exception.RAISED
+        again = user_exception.reads(evidence) if reads_exceptions else None
+        reading = again or read_by(_known()[reading.cause], evidence, evidence.text.lower()) or UNREAD
     if evidence.code is None and evidence.source in SPOKEN and is_mention(evidence.text, reading.words):
         return replace(reading, role=CausalRole.INFORMATIONAL)
     return reading
@@ -151,7 +157,10 @@ def _read(source: str, code: str | None, attributes: Pairs, shape: str) -> Readi
     asked = Evidence(run="", emitter="", seq=0, at=0, source=source, text=shape, code=code, attributes=attributes)
     lowered = shape.lower()
     found = (read_by(rule, asked, lowered) for rule in _known().values())
-    return next((reading for reading in found if reading is not None), UNREAD)
+    reading = next((reading for reading in found if reading is not None), UNREAD)
+    if reading.cause not in (user_exception.RULE.name, UNREAD.cause) and only_mentions(shape, code, reading.words):
+        return user_exception.reads(asked) or UNREAD
+    return reading
 
 
 def judged_signs(case: Case, *, goes_by_log: bool = True) -> tuple[Sign, ...]:
@@ -237,13 +246,16 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
     remarks = {order: remark(age) for order, age in too_old(case.evidence, case.last_step_at, case.noticed_at).items()}
     if not found:
         wanted = still_wanted(UNKNOWN_SETTLES, _given(case, None))
-        return replace(UNKNOWN, missing_evidence=wanted), fault_trace(case, None, remarks)
+        return replace(UNKNOWN, missing_evidence=wanted), fault_trace(case, None, remarks, remarks.keys())
     rule, match = _decisive(found)
+    before = before_elsewhere(case, found, rule, match)
+    if before is not None:
+        rule, match = before
     verdict = Verdict(
         cause=rule.name,
         domain=match.domain or rule.domain,
         confidence=match.confidence,
-        sentence=_with(match.sentence, _spent(case, rule)),
+        sentence=with_more(match.sentence, _spent(case, rule)),
         culprit_rank=match.rank,
         culprit_node=match.node or _node_of(case, match.rank),
         advice=match.advice or rule.advice,
@@ -253,11 +265,13 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
     verdict = with_standing(case, verdict)
     doubt = _doubt(case, verdict, match)
     if doubt is None:
-        return verdict, fault_trace(case, match, remarks)
+        return verdict, fault_trace(case, match, remarks, remarks.keys())
     other, allowed = doubt
     apart = abs(other.at - match.initiating[0].at)
+    came = "came" if other.at < match.initiating[0].at else "followed"
+    when = "before" if other.at < match.initiating[0].at else "later"
     said = (
-        f" {other.who} ({other.reading.cause}) followed {apart / 1e9:.3f} s later by another clock; "
+        f" {other.who} ({other.reading.cause}) {came} {apart / 1e9:.3f} s {when} by another clock; "
         f"the two clocks are known to {allowed / 1e9:.3f} s only, so it may have been first."
     )
     confidence = round(verdict.confidence * DOUBTED, 3)
@@ -266,15 +280,8 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
         other.item.order(): f"May have been first: the two clocks are known to {allowed / 1e9:.3f} s only.",
     }
     return replace(verdict, confidence=confidence, sentence=f"{verdict.sentence}{said}"), fault_trace(
-        case, match, shown
+        case, match, shown, remarks.keys()
     )
-
-
-def _with(sentence: str, more: str) -> str:
-    """Two sentences; the first may end with words of a log."""
-    if not more:
-        return sentence
-    return f"{sentence}{'' if sentence.endswith(('.', '!', '?', '…')) else '.'} {more}"
 
 
 def _spent(case: Case, rule: CauseRule) -> str:
@@ -347,11 +354,19 @@ def _doubt(case: Case, verdict: Verdict, match: Match) -> tuple[Sign, int] | Non
     if not match.initiating or match.weight not in (Weight.LINE, Weight.ESTABLISHED):
         return None
     resting = {item.order() for item in match.initiating}
-    first = next((sign for sign in case.signs if sign.item.order() == match.initiating[0].order()), None)
+    first = sign_behind(case, match)
     if first is None:
         return None
     for other in case.signs:
-        if not other.accuses or other.reading.weight != match.weight or other.item.order() in resting:
+        if not other.accuses or other.item.order() in resting:
+            continue
+        is_apart = (
+            verdict.cause in OF_ONE_MACHINE
+            and match.weight is Weight.ESTABLISHED
+            and other.reading.weight is Weight.LINE
+            and is_elsewhere(case, other, first, match)
+        )  # fmt: skip
+        if other.reading.weight != match.weight and not is_apart:
             continue
         if (other.reading.cause, other.rank) == (verdict.cause, first.rank):
             continue

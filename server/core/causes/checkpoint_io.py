@@ -19,6 +19,7 @@ from rerail.server.core.cause_rules import (
     line,
     shown_words,
 )
+from rerail.server.core.evictions import EVICTED_FOR_DISK, OVER_ITS_DISK
 from rerail.server.core.facts import Evidence
 from rerail.server.core.naming import exception_in
 from rerail.server.core.view import CausalRole, Domain
@@ -31,6 +32,8 @@ FILES = frozenset(
 COLLECTS = "CheckpointException"
 """What torch raises on every rank for the exceptions of some, which it prints behind it."""
 SAYS = "{where} could not write or read its files ({words})."
+EVICTED = "{where} was evicted by Kubernetes: its node ran short of disk space ({words})."
+OVER = "{where} was evicted by Kubernetes: it wrote more to its node's disk than it may ({words})."
 FULL = "{where} could not write: the file ended before it should have, as it does on a full disk ({words})."
 
 
@@ -76,6 +79,21 @@ RULE = CauseRule(
     order=22,
     reads=reads,
     lines=(
+        line(
+            EVICTED_FOR_DISK,
+            EVICTED,
+            confidence=0.9,
+            weight=Weight.ESTABLISHED,
+            advice="See what fills that node's disk (logs, images, emptyDir volumes); ask for ephemeral-storage.",
+        ),
+        line(
+            OVER_ITS_DISK,
+            OVER,
+            confidence=0.9,
+            weight=Weight.ESTABLISHED,
+            domain=Domain.WORKLOAD,
+            advice="Raise the pod's limit of ephemeral-storage, or write to a volume.",
+        ),
         line(
             r"No space left on device|Errno 28\b|Disk quota exceeded|\bEDQUOT\b"
             r"|\bENOSPC\b|Errno 122\b|kind: StorageFull",

@@ -16,7 +16,7 @@ from rerail.server.core.wanted import Kind, Wanted
 
 def match(case: Case) -> Match | None:
     """What the dumps say, else the first line that tells of a mismatch."""
-    told = dump_verdict(case.evidence, case.noticed_at, case.last_step_at)
+    told = dump_verdict(case.evidence, case.noticed_at, case.last_step_at, case.world_size)
     if told is not None and told.cause == MISMATCH:
         return Match(
             told.confidence, told.sentence, told.rank, told.node, told.at, told.initiating, told.missing_evidence,

@@ -1,13 +1,15 @@
 """A worker crashed: a segmentation fault, an abort, an illegal instruction.
 
 An abort (−6) is often a victim's: the watchdog of a healthy rank aborts it after another one failed. Alone it counts
-little.
+little. Where one rank alone aborted without a word of a peer, and all that others tell is that they lost a connection,
+it is the one that they lost.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from rerail.server.core.attempt_record import WorkerExit
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line, who
 from rerail.server.core.exit_words import exits, signalled
 from rerail.server.core.view import CausalRole, Domain
@@ -20,6 +22,11 @@ SIGNALS = {
     -4: ("an illegal instruction", "SIGILL"),
     -8: ("a floating point exception", "SIGFPE"),
 }
+ABORTS = frozenset({-6, 134})
+TERMINATED = frozenset({-15, -2, -1})
+"""How a launcher ends the ranks that are left."""
+WAITED = frozenset({"hang", "nccl_timeout", "nccl_error"})
+"""Where a collective is told of, a watchdog may have aborted the rank for another one's sake."""
 MISSING = (Wanted("a core dump"), Wanted("a native stack of the rank that crashed", Kind.STACKS))
 ABORTED = (Wanted("the exit codes of every rank", Kind.EXIT_CODES), Wanted("the last lines of the others"))
 
@@ -41,8 +48,16 @@ def match(case: Case) -> Match | None:
                 initiating=() if found is None else found.initiating, missing_evidence=MISSING,
                 traits=tuple(sorted({**traits, "signal": signal}.items())),
             )  # fmt: skip
+    aborts = [worker for worker in case.exits if worker.exit_code in ABORTS]
+    if (lost := _lost(case, aborts)) is not None:
+        rank, named = lost.rank if lost.rank >= 0 else None, case.who_ended(lost)
+        resting = [sign.item for sign in case.accusing(RULE.name) if sign.rank in (None, rank)]
+        return Match(
+            0.75 if rank is not None else 0.6,
+            f"{named} aborted (SIGABRT); all that the others tell is that they lost the connection to a peer.",
+            rank, case.node_of(lost), lost.at, tuple(resting[:20]), MISSING, Weight.LINE, (("signal", "SIGABRT"),),
+        )  # fmt: skip
     if found is not None:
-        aborts = [worker for worker in case.exits if worker.exit_code in (-6, 134)]
         at_once = sorted({worker.rank for worker in aborts if worker.at == aborts[0].at and worker.rank >= 0})
         if found.weight is Weight.ECHO and len(at_once) > 1:
             return _several(found, at_once)
@@ -57,7 +72,7 @@ def match(case: Case) -> Match | None:
             found.traits,
         )  # fmt: skip
     for worker in case.exits:
-        if worker.exit_code in (-6, 134):
+        if worker.exit_code in ABORTS:
             rank = worker.rank if worker.rank >= 0 else None
             return Match(
                 0.4, f"{case.who_ended(worker)} aborted; aborts are often the echo of another rank's death.", rank,
@@ -65,6 +80,27 @@ def match(case: Case) -> Match | None:
                 weight=Weight.ECHO, traits=(("signal", "SIGABRT"),),
             )  # fmt: skip
     return None
+
+
+def _lost(case: Case, aborts: list[WorkerExit]) -> WorkerExit | None:
+    """The one rank that aborted without a word of a peer, where all others only lost one; None where it is not so."""
+    if len({worker.rank for worker in aborts}) != 1 or (aborts[0].rank < 0 and len(aborts) > 1):
+        return None
+    aborted = aborts[0]
+    others = (
+        worker for worker in case.exits if worker is not aborted and (aborted.rank < 0 or worker.rank != aborted.rank)
+    )
+    if any(worker.exit_code < 0 and worker.exit_code not in TERMINATED for worker in others):
+        return None
+    losers = [
+        sign for sign in case.signs if sign.reading.role is CausalRole.CASCADE and sign.reading.cause == "network"
+    ]
+    waited = any(
+        sign.reading.cause in WAITED or (sign.accuses and sign.reading.weight is Weight.WAIT) for sign in case.signs
+    )
+    is_of_others = bool(losers) and all(sign.rank not in (None, aborted.rank) for sign in losers)
+    raised = all(sign.item.evidence.code is not None for sign in losers)  # who raises in Python does not abort
+    return aborted if is_of_others and not waited and (aborted.rank >= 0 or raised) else None
 
 
 def _several(found: Match, ranks: list[int]) -> Match:

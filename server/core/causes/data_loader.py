@@ -6,13 +6,29 @@ through multiprocessing's pipes is this, and no fault of the network.
 
 from __future__ import annotations
 
-from rerail.server.core.cause_rules import CauseRule, Reading, Weight, exception_traits, line
+from dataclasses import replace
+
+from rerail.server.core.cause_rules import (
+    Case,
+    CauseRule,
+    Match,
+    Reading,
+    Weight,
+    exception_traits,
+    from_lines,
+    line,
+    placed,
+    shown_words,
+    who,
+)
 from rerail.server.core.facts import Evidence
 from rerail.server.core.naming import exception_in
 from rerail.server.core.view import CausalRole, Domain
 
 PIPES = frozenset({"ConnectionResetError", "BrokenPipeError", "EOFError", "ConnectionRefusedError", "ConnectionError"})
 READING = frozenset({"OSError", "IOError", "FileNotFoundError", "TimeoutError", "PermissionError", "Empty"})
+TOLD_NS = 60_000_000_000
+"""Within so long after a worker's last words its rank raises."""
 SAYS = "{where} lost its data loader: {words}."
 
 
@@ -30,10 +46,33 @@ def reads(evidence: Evidence) -> Reading | None:
     )  # fmt: skip
 
 
+def match(case: Case) -> Match | None:
+    """The earliest line that tells of it; what a worker printed without a name is of the only rank that tells of it."""
+    found = from_lines(case, RULE)
+    if found is None or found.rank is not None or not found.initiating:
+        return found
+    first = found.initiating[0]
+    near = [
+        sign for sign in case.accusing(RULE.name)
+        if sign.rank is not None and sign.item.evidence.emitter == first.evidence.emitter
+        and sign.at - first.at <= TOLD_NS
+    ]  # fmt: skip
+    if len({sign.rank for sign in near}) != 1:
+        return found
+    told = near[0]
+    says = placed(told.reading.says, who(told.rank, told.node or found.node))
+    return replace(
+        found, rank=told.rank, node=told.node or found.node,
+        sentence=says.replace("{words}", shown_words(told.reading.words, told.text)).replace("….", "…"),
+        initiating=(*found.initiating, told.item),
+    )  # fmt: skip
+
+
 RULE = CauseRule(
     name="data_loader",
     domain=Domain.WORKLOAD,
     advice="Look at the loader's worker: its memory, its shared memory (/dev/shm), and the file it was reading.",
+    match=match,
     order=18,
     reads=reads,
     lines=(

@@ -9,6 +9,7 @@ it did not arrive, or where every other rank is known to have waited.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Sign, Weight, from_sign, line
@@ -23,19 +24,28 @@ MISSING = (
     Wanted("a flight recorder dump of every rank (it names the one that did not arrive)", Kind.DUMPS),
     Wanted("when each rank began its last step"),
 )
+JAX_TASK = r"/job:\w{1,60}/(?:replica:\d{1,4}/)?task:"
+"""A process of JAX, by its index: one that its coordination service no longer hears of."""
+SILENT_TASK = "{where} stopped sending heartbeats ({words})."
+STUCK = re.compile(r"watchdog got stuck|watchdog hang", re.IGNORECASE)
+"""A watchdog that does not come to look at its collectives: none is known to have timed out."""
+MOST_NAMED = 8
 SEVERAL = "Several ranks did not come to the barrier ({words})."
 KEPT = (Wanted("the stack of that rank", Kind.STACKS), Wanted("its last lines"))
 
 
 def match(case: Case) -> Match | None:
     """What the dumps say; else a monitor's time-out, a collective's own, or somebody who says that it hung."""
-    told_by_dumps = dump_verdict(case.evidence, case.noticed_at, case.last_step_at)
+    told_by_dumps = dump_verdict(case.evidence, case.noticed_at, case.last_step_at, case.world_size)
     if told_by_dumps is not None and told_by_dumps.cause == HANG:
         return _by_dumps(case, told_by_dumps)
     signs = case.accusing(RULE.name)
     named = [sign for sign in signs if sign.reading.rank is not None]
     lines = [sign for sign in signs if sign.reading.weight is Weight.LINE and sign.reading.rank is None]
     waits = [sign for sign in signs if sign.reading.weight is Weight.WAIT]
+    tasks = [sign for sign in named if sign.reading.says == SILENT_TASK]
+    if tasks and tasks[0] is named[0]:
+        return _of_tasks(case, tasks)
     if named and not (lines and lines[0].at < named[0].at):
         found = from_sign(named[0], RULE, named)
         return Match(
@@ -53,6 +63,19 @@ def match(case: Case) -> Match | None:
     if told:
         return Match(0.7, f"Reported as a hang ({told}).", missing_evidence=MISSING)
     return None
+
+
+def _of_tasks(case: Case, tasks: list[Sign]) -> Match:
+    """The only process that was missed; of several none is blamed."""
+    found = from_sign(tasks[0], RULE, tasks)
+    ranks = sorted({sign.reading.rank for sign in tasks if sign.reading.rank is not None})
+    waits = [sign for sign in case.accusing(RULE.name) if sign.reading.rank is None]
+    at = min([tasks[0].at, *(sign.at for sign in waits[:1])])
+    if len(ranks) > 1:
+        named = ", ".join(map(str, ranks[:MOST_NAMED])) + ("" if len(ranks) <= MOST_NAMED else ", …")
+        said = f"Ranks {named} stopped sending heartbeats; which was first is not told."
+        return replace(found, sentence=said, rank=None, node=None, at=at, missing_evidence=MISSING)
+    return replace(found, node=None, at=at, missing_evidence=KEPT)
 
 
 def _by_dumps(case: Case, told: DumpVerdict) -> Match:
@@ -113,10 +136,14 @@ def _monitored(case: Case, lines: list[Sign], waits: list[Sign]) -> Match:
 def _waited(case: Case, waits: list[Sign]) -> Match:
     named = _ranks(waits) or "a rank"
     suspect = _silent_rank(case, waits)
+    said = f"A collective timed out ({named} waited in vain) and no other rank failed before: one did not arrive."
+    if all(STUCK.search(sign.text) for sign in waits):
+        said = (
+            f"NCCL's watchdog got stuck on {named} and no other rank failed before: a call of NCCL or CUDA did not end."
+        )
     return Match(
         0.7,
-        f"A collective timed out ({named} waited in vain) and no other rank failed before: one did not arrive."
-        + _blame(suspect, waits),
+        said + _blame(suspect, waits),
         suspect,
         at=waits[0].at,
         initiating=tuple(sign.item for sign in waits[:20]),
@@ -165,6 +192,12 @@ RULE = CauseRule(
             confidence=0.9,
         ),
         line(
+            rf"^{JAX_TASK}(?P<rank>\d{{1,7}})\s{{0,8}}$"
+            r"|\btask:(?P<rank_>\d{1,7})\b[^\n]{0,40}(?:heartbeat time-?out|unhealthy|stopped sending)[^\n]{0,60}",
+            SILENT_TASK,
+            confidence=0.85,
+        ),
+        line(
             r"Did not get (?:initial|subsequent) heartbeat[^\n]{0,60}"
             r"|Section '(?P<section>[^'\n]{1,120})' has been open for[^\n]{0,80}"
             r"|Was out of section for[^\n]{0,80}"
@@ -183,7 +216,7 @@ RULE = CauseRule(
             r"Timed out waiting \d{1,12} ?ms for (?:recv|send) operation"
             r"|Application timeout caused pair closure"
             r"|Heartbeat monitor timed out[^\n]{0,80}"
-            r"|watchdog got stuck for \d{1,9} seconds[^\n]{0,60}"
+            r"|watchdog got stuck for \d{1,9} seconds[^\n]{0,60}|due to ProcessGroupNCCL(?:'s)? watchdog hang"
             r"|Could not acquire GIL within[^\n]{0,60}|possible GIL induced hang"
             r"|monitoredBarrier[^\n]{0,60}timed? ?out"
             r"|The wait execution of the Notify register times out|Stream synchronize timeout"

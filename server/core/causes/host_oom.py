@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Sign, Weight, from_sign, line, shown_words, who
+from rerail.server.core.evictions import EVICTED_FOR_MEMORY
 from rerail.server.core.view import CausalRole, Domain
 from rerail.server.core.wanted import Wanted
 
@@ -17,6 +18,7 @@ KILLED = frozenset({-9, 137})
 NOT_KILLED = (Wanted("the exit codes of the other ranks: none that is known was a kill"),)
 RAYS = "{where} was ended by Ray's own memory monitor: its node ran short of memory ({words})."
 SAYS = "{where} was killed by the kernel: the host, or its memory limit, was exhausted ({words})."
+EVICTED = "{where} was evicted by Kubernetes: its node ran short of memory ({words})."
 VICTIM = re.compile(r"Killed process (\d{1,10}) \(([^)\n]{1,60})\)")
 
 
@@ -65,7 +67,7 @@ def _killed(case: Case, kernel: list[Sign]) -> Match:
     words = f"process {victim.group(1)}, {victim.group(2)}" if victim else shown_words(first.reading.words, first.text)
     local = spoke.item.evidence.local_rank if spoke is not None else None
     sentence = (first.reading.says or SAYS).replace("{where}", who(rank, node, local)).replace("{words}", words)
-    is_confirmed = bool(kills) or any(code in KILLED for code in told_codes)
+    is_confirmed = bool(kills) or first.reading.says == EVICTED or any(code in KILLED for code in told_codes)
     if not is_confirmed and told_codes:
         return Match(
             0.4, sentence, rank, node, first.at, (first.item,), NOT_KILLED,
@@ -74,10 +76,11 @@ def _killed(case: Case, kernel: list[Sign]) -> Match:
     confirming = tuple(
         sign.item for sign in case.signs if sign.reading.cause == "sigkill" or (sign in kernel and sign is not first)
     )
-    confidence = 0.97 if is_confirmed else 0.9
+    confidence = 0.97 if is_confirmed and first.reading.says != EVICTED else 0.9
     return Match(
         confidence, sentence, rank, node, first.at, (first.item,), (), Weight.ESTABLISHED,
-        (("signal", "SIGKILL"),), confirming=confirming,
+        () if first.reading.says == EVICTED else (("signal", "SIGKILL"),), first.reading.domain, first.reading.advice,
+        confirming=confirming,
     )  # fmt: skip
 
 
@@ -88,6 +91,15 @@ RULE = CauseRule(
     match=match,
     order=12,
     lines=(
+        line(
+            EVICTED_FOR_MEMORY,
+            EVICTED,
+            role=CausalRole.CONFIRMATION,
+            confidence=0.9,
+            weight=Weight.ESTABLISHED,
+            domain=Domain.INFRASTRUCTURE,
+            advice="See who used that node's memory; give the pod a request and a limit that it keeps to.",
+        ),
         line(
             r"Out of memory: Killed process[^\n]{0,80}"
             r"|Memory cgroup out of memory[^\n]{0,80}|oom-kill:[^\n]{0,80}|\bOOMKilled\b"

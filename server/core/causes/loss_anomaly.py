@@ -5,17 +5,32 @@ A line that merely shows such a number (`loss: nan`) is weak: many runs step ove
 
 from __future__ import annotations
 
-from rerail.server.core.cause_rules import CauseRule, Weight, line
+from dataclasses import replace
+
+from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line
+from rerail.server.core.causes.silent_corruption import unexpected
 from rerail.server.core.view import CausalRole, Domain
 
 THING = r"(?:loss|grad(?:ient)?s?|norm|logits|activations?|output|parameters?|weights?|values?|result)"
 NUMBER = r"(?:NaNs?|Infs?|infinity|non-?finite|not finite)"
 SAYS = "{where} met numbers that are not finite: {words}."
 
+
+def match(case: Case) -> Match | None:
+    """The earliest line that tells of it, but for results that a second look found to be a GPU's."""
+    taken_back = {sign.item.order() for sign in unexpected(case)}
+    if not taken_back:
+        return from_lines(case, RULE)
+    return from_lines(
+        replace(case, signs=tuple(sign for sign in case.signs if sign.item.order() not in taken_back)), RULE
+    )
+
+
 RULE = CauseRule(
     name="loss_anomaly",
     domain=Domain.WORKLOAD,
     advice="Look at the batch and the learning rate of that step; if it strikes one node again, suspect its GPU.",
+    match=match,
     order=24,
     lines=(
         line(

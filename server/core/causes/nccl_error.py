@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from rerail.server.core import cuda_errors
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line
+from rerail.server.core.fabric_words import UNANSWERED
 from rerail.server.core.view import CausalRole, Domain
 from rerail.server.core.wanted import Kind, Wanted
 
@@ -64,6 +65,7 @@ RULE = CauseRule(
             confidence=0.6,
             weight=Weight.WAIT,
             domain=Domain.INFRASTRUCTURE,
+            unless=UNANSWERED,
         ),
         line(
             r"ncclSystemError[^\n]{0,160}|ncclInternalError[^\n]{0,160}"
@@ -93,7 +95,7 @@ RULE = CauseRule(
             r"(?:NCCL watchdog thread|Process group watchdog thread) terminated with exception: (?!CUDA)"
             r"[^\n]{0,120}|NCCL WARN (?!Socket)[^\n]{0,160}",
             role=CausalRole.CASCADE,
-            unless=cuda_errors.ANY,
+            unless=rf"{cuda_errors.ANY}|{UNANSWERED}",
         ),
     ),
 )

@@ -24,7 +24,8 @@ MISSING = (
     ),
 )
 ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (-?\d{1,12})")
-HEARD = re.compile(r"due to a collective timeout from (?:this local rank| {1,3}rank (\d{1,7}))")
+ENDED = r"Terminating the process after attempting to dump debug info, due to collective timeout"
+HEARD = re.compile(rf"{ENDED}|due to a collective timeout from (?:this local rank| {{1,3}}rank (\d{{1,7}}))")
 GROUP = re.compile(r"\[PG (?:ID )?(\d{1,9})")
 IN_GROUP = re.compile(r"\[(?:PG [^\]\n]{0,160}?)?Rank (\d{1,7})\]")
 """A rank by its place in the group that the line is about."""
@@ -169,7 +170,10 @@ RULE = CauseRule(
             confidence=0.7,
             weight=Weight.WAIT,
         ),
-        line(r"due to a collective timeout from (?:this local rank| {1,3}rank \d{1,7})", role=CausalRole.CASCADE),
+        line(
+            rf"{ENDED}|due to a collective timeout from (?:this local rank| {{1,3}}rank \d{{1,7}})",
+            role=CausalRole.CASCADE,
+        ),
         line(
             r"failure detected by watchdog at work"
             r"|Exception \(either an error or timeout\) detected by watchdog"

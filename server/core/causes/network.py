@@ -18,6 +18,7 @@ from rerail.server.core.cause_rules import (
     from_lines,
     line,
 )
+from rerail.server.core.fabric_words import UNANSWERED
 from rerail.server.core.facts import Evidence
 from rerail.server.core.naming import exception_in
 from rerail.server.core.view import CausalRole, Domain
@@ -111,7 +112,8 @@ RULE = CauseRule(
             unless=r"Disable NIC health|IPv6 network addresses of",
         ),
         line(
-            r"Transport retry count exceeded on[^\n]{0,80}|efa_rdm_\w{1,40}error\(\)[^\n]{0,160}"
+            rf"{UNANSWERED}"
+            r"|Transport retry count exceeded on[^\n]{0,80}|efa_rdm_\w{1,40}error\(\)[^\n]{0,160}"
             r"|\bIBV_WC_(?!SUCCESS)\w{1,40}|wc_status[ =:]{1,3}(?!0\b|IBV_WC_SUCCESS)\S{1,40}"
             r"|Failed to modify QP to \w{1,12}: [^\n]{0,80}"
             r"|libfabric:[^\n]{0,120}(?:unresponsive|unreachable)[^\n]{0,80}",

@@ -1,10 +1,14 @@
-"""A machine went away."""
+"""A machine went away: it was lost from sight, or its kernel says that it cannot go on.
+
+A machine check that its processor raised a moment before a panic is why the machine went down.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
-from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line
+from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, from_sign, line
 from rerail.server.core.view import CausalRole, Domain
 
 
@@ -25,13 +29,43 @@ def match(case: Case) -> Match | None:
             0.8, f"Reported as the loss of a node ({told}).", node=None if found is None else found.node,
             initiating=() if found is None else found.initiating, weight=Weight.ESTABLISHED,
         )  # fmt: skip
+    panic = next((sign for sign in case.accusing(RULE.name) if PANIC.search(sign.text)), None)
+    if found is not None and panic is not None and panic.at - (found.at or panic.at) <= BEFORE_NS:
+        return _panicked(case, from_sign(panic, RULE, [panic]))
     if found is not None and not found.node:
         named = (sign.node for sign in case.accusing(RULE.name) if sign.node)
         found = replace(found, node=next(named, found.node))
     return found
 
 
+def _panicked(case: Case, found: Match) -> Match:
+    """What its own hardware told a moment before, on the same machine."""
+    checked = next(
+        (
+            sign for sign in case.signs
+            if CHECK.search(sign.text) and sign.node == found.node and abs(sign.at - (found.at or 0)) <= BEFORE_NS
+        ),
+        None,
+    )  # fmt: skip
+    named = f"Node {found.node}" if found.node else "A machine"
+    words = PANIC.search(found.initiating[0].evidence.text)
+    said = f"{named} went down: {words[0] if words is not None else 'its kernel panicked'}"
+    if checked is None:
+        return replace(found, sentence=f"{said}.")
+    check = CHECK.search(checked.text)
+    told = check[0].strip() if check is not None else ""
+    return replace(
+        found, confidence=0.95, at=min(checked.at, found.at or checked.at), advice=CHECKED,
+        sentence=f"{said}, after its processor had raised {told}.", initiating=(checked.item, *found.initiating),
+    )  # fmt: skip
+
+
+PANIC = re.compile(r"Kernel panic - not syncing(?:: [^\n]{1,80})?")
+CHECK = re.compile(r"Machine Check Exception[^\n]{0,60}", re.IGNORECASE)
+BEFORE_NS = 60_000_000_000
+CHECKED = "Drain the node and have its processors and memory tested; the same machine will fail again."
 SAYS = "A machine was lost: {words}."
+CHECK_SAYS = "{where} reported a fault of its processor or memory: {words}."
 
 RULE = CauseRule(
     name="node_lost",
@@ -56,6 +90,20 @@ RULE = CauseRule(
             SAYS,
             confidence=0.93,
             weight=Weight.ESTABLISHED,
+        ),
+        line(
+            r"Kernel panic - not syncing[^\n]{0,80}",
+            SAYS,
+            confidence=0.9,
+            weight=Weight.ESTABLISHED,
+        ),
+        line(
+            r"Machine Check Exception[^\n]{0,60}",
+            CHECK_SAYS,
+            confidence=0.7,
+            weight=Weight.ESTABLISHED,
+            sources=("kernel",),
+            advice=CHECKED,
         ),
         line(
             r"NodeName=[\w.-]{1,100} State=(?:DOWN|FAIL|ERROR|POWERED_DOWN)\S{0,60}[^\n]{0,160}"

@@ -10,6 +10,13 @@ from rerail.server.core.view import Domain
 
 STEP = re.compile(r"\*{3} STEP \S{1,40} ON \S{1,120} CANCELLED AT")
 """What Slurm prints of a step that somebody cancelled, and of one that it ends because a task of it failed."""
+TASK_FAILED = re.compile(
+    r"\btasks? [\d,-]{1,60}: (?:Exited with exit code (?!(?:130|137|143)\b)[1-9]\d{0,2}|Segmentation fault|Bus error"
+    r"|Illegal instruction|Floating point exception|Aborted|Out Of Memory)"
+)
+"""A task's own failure: those that a signal of the cancellation ends are `Terminated` and `Killed`."""
+BESIDE_NS = 30_000_000_000
+"""Tasks that do not end on SIGTERM are killed after so long (Slurm's KillWait)."""
 
 
 def match(case: Case) -> Match | None:
@@ -25,14 +32,21 @@ def match(case: Case) -> Match | None:
 
 
 def _ended_by_a_task(case: Case) -> bool:
-    """Slurm ended the step because a task had failed: that was told before, and nothing else tells of a person."""
+    """Slurm ended the step because a task had failed, and nothing else tells of a person.
+
+    That a task failed is told before or, since two processes write it, a moment after the step's end.
+    """
     place = next((place for place, sign in enumerate(case.signs) if sign.reading.cause == RULE.name), None)
     if place is None or any(not STEP.search(sign.text) for sign in case.accusing(RULE.name)):
         return False
+    cancelled = case.signs[place]
     return any(
         sign.reading.cause != RULE.name
         and (sign.accuses or sign.reading.weight is Weight.ESTABLISHED)
         for sign in case.signs[:place]
+    ) or any(
+        TASK_FAILED.search(sign.text) is not None and sign.at - cancelled.at <= BESIDE_NS
+        for sign in case.signs[place:]
     )  # fmt: skip
 
 

@@ -1,14 +1,23 @@
-"""The scheduler took the machines away."""
+"""The scheduler took the machines away.
+
+A pod that Kubernetes evicts because its node ran short of memory or disk was not preempted: that is `host_oom` and
+`checkpoint_io`.
+"""
 
 from __future__ import annotations
 
+import re
+
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line
+from rerail.server.core.evictions import EVICTED_FOR_DISK, EVICTED_FOR_MEMORY, OVER_ITS_DISK
 from rerail.server.core.facts import Outcome
 from rerail.server.core.view import CausalRole, Domain
 
 
 def match(case: Case) -> Match | None:
     """The scheduler says preempted, or the attempt ended so."""
+    if "preempted" not in case.scheduler_states and any(SHORT.search(sign.text) for sign in case.signs):
+        return from_lines(case, RULE)
     if "preempted" in case.scheduler_states or case.outcome is Outcome.PREEMPTED:
         found = from_lines(case, RULE)
         told = () if found is None else found.initiating
@@ -25,6 +34,7 @@ def match(case: Case) -> Match | None:
     return None
 
 
+SHORT = re.compile(rf"{EVICTED_FOR_MEMORY}|{EVICTED_FOR_DISK}|{OVER_ITS_DISK}", re.IGNORECASE)
 SAYS = "The scheduler took the machines away: {words}."
 
 RULE = CauseRule(
@@ -52,7 +62,8 @@ RULE = CauseRule(
             SAYS,
             confidence=0.95,
             weight=Weight.ESTABLISHED,
-            unless=r"client was evicted|Lustre|OOMKill|no preemption|may be due to a preemption|to retrieve preemption",
+            unless=rf"{EVICTED_FOR_MEMORY}|{EVICTED_FOR_DISK}|{OVER_ITS_DISK}"
+            r"|client was evicted|Lustre|OOMKill|no preemption|may be due to a preemption|to retrieve preemption",
         ),
         line(r"Failed to retrieve preemption notice", role=CausalRole.INFORMATIONAL),
         line(

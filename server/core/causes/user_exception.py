@@ -27,6 +27,10 @@ from rerail.server.core.view import CausalRole, Domain
 from rerail.server.core.wanted import Wanted
 
 MISSING = (Wanted("the traceback, in the log or the error file of that rank"),)
+ANY_END = 0.3
+"""Confidence where exit code 1 is all that is known: so an interpreter ends for whatever it did not catch, a lost file
+system as well as a typing error. Any other code of its own a program has chosen."""
+RAISED = "{where} raised {words}"
 GPU_FAILED = "{where} made its GPU fail: {words}."
 """A call of CUDA that failed is no echo of lost peers, whatever its process printed before."""
 RELAYS = frozenset(
@@ -61,7 +65,7 @@ def reads(evidence: Evidence) -> Reading | None:
     words = f"{named.type}{f': {named.message}' if named.message else ''}"[:240]
     if named.type == "SystemExit" and named.message in ("0", "None", ""):
         return Reading(RULE.name, CausalRole.INFORMATIONAL, traits=traits)
-    return Reading(RULE.name, CausalRole.INITIATING, "{where} raised {words}", words, 0.85, Weight.LINE, traits=traits)
+    return Reading(RULE.name, CausalRole.INITIATING, RAISED, words, 0.85, Weight.LINE, traits=traits)
 
 
 def _reported(evidence: Evidence) -> Reading | None:
@@ -94,6 +98,7 @@ def match(case: Case) -> Match | None:
             MISSING,
             Weight.ECHO,
             first.reading.traits,
+            first.reading.domain,
         )
     if case.says("exception"):
         return Match(0.6, f"Reported as an exception ({case.says('exception')}).", missing_evidence=MISSING)
@@ -151,10 +156,13 @@ def _exited(case: Case) -> Match | None:
     echoing = {sign.rank for sign in case.signs if sign.reading.role is CausalRole.CASCADE}
     for worker in case.exits:
         rank = worker.rank if worker.rank >= 0 else None
+        is_any = worker.exit_code == 1
         if 0 < worker.exit_code < 126 and (rank is None or rank not in echoing):
             return Match(
-                0.5, f"{case.who_ended(worker)} ended itself with exit code {worker.exit_code} and said no more.", rank,
+                ANY_END if is_any else 0.5,
+                f"{case.who_ended(worker)} ended itself with exit code {worker.exit_code} and said no more.", rank,
                 case.node_of(worker), worker.at, missing_evidence=MISSING, weight=Weight.ECHO,
+                domain=Domain.UNKNOWN if is_any else None,
             )  # fmt: skip
     return None
 
@@ -189,10 +197,19 @@ RULE = CauseRule(
             confidence=0.75,
         ),
         line(
+            r"\btask (?P<task>\d{1,7}): Exited with exit code 1(?!\d)"
+            r"|\btasks [\d,-]{1,60}: Exited with exit code 1(?!\d)"
+            rf"|{exits('1', group='rank')}|Process name: \[\[\d{{1,10}},\d{{1,10}}\],\d{{1,7}}\]"
+            r"|exits with return code = 1(?!\d)",
+            confidence=ANY_END,
+            weight=Weight.ECHO,
+            domain=Domain.UNKNOWN,
+        ),
+        line(
             r"\btask (?P<task>\d{1,7}): Exited with exit code \d{1,3}"
+            r"|\btasks [\d,-]{1,60}: Exited with exit code \d{1,3}"
             rf"|{exits('[1-9]{1}[0-9]{0,2}', group='rank')}"
             r"|MPI_ABORT was invoked on rank (?P<rank_>\d{1,7}) in communicator"
-            r"|Process name: \[\[\d{1,10},\d{1,10}\],\d{1,7}\]"
             r"|exits with return code = \d{1,3}\b",
             confidence=0.5,
             weight=Weight.ECHO,

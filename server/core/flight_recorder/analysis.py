@@ -4,13 +4,15 @@ Rules, the first that applies decides
 1. Ranks called different things under one number of one group: a mismatch. The odd ones by majority are the culprits.
 2. The culprit of a hang is the rank for which others wait, and which waits nowhere itself. A rank that is missing in
    one collective because it waits in another one is a victim.
-3. Every member joined, but some so much later that others may have given up: they held the rest up. Where several
+3. Where every other member of a group went on to a later operation and one is still in that which they completed, it
+   did not come to the later one.
+4. Every member joined, but some so much later that others may have given up: they held the rest up. Where several
    groups have late ones, those of the group that waited first.
-4. Every member joined an operation and it does not end: no rank is missing; a kernel or the network is left.
-5. Those that were seen wait, and the ranks that left no dump are all that can be missing. They are named and not
+5. Every member joined an operation and it does not end: no rank is missing; a kernel or the network is left.
+6. Those that were seen wait, and the ranks that left no dump are all that can be missing. They are named and not
    accused: a missing dump is a hint, not a proof.
-6. Ranks wait for each other: operations in a different order.
-7. Nothing is pending: the hang, if there was one, was not in a collective.
+7. Ranks wait for each other: operations in a different order.
+8. Nothing is pending: the hang, if there was one, was not in a collective.
 
 What it does not know: operations that were never recorded (gloo's sends), what happened before a ring wrapped, and
 whether all dumps are of the same moment. Dumps of several hangs are told apart first (`dump_sets.py`).
@@ -26,15 +28,18 @@ from rerail.server.core.facts import Evidence
 from rerail.server.core.flight_recorder.conclusions import MOST_CULPRITS, Analysis, Conclusion, GroupRow, Place, Ranks
 from rerail.server.core.flight_recorder.dump_sets import dump_sets, nearest_set
 from rerail.server.core.flight_recorder.groups import Group, Picture, Transfer, picture
+from rerail.server.core.flight_recorder.lagging import lagging
 from rerail.server.core.flight_recorder.mismatch import Difference, Mismatch, mismatch_in
 from rerail.server.core.flight_recorder.ranks import named, packed
 from rerail.server.core.flight_recorder.summary import (
     DUMP_CODE,
     GROUPS_CODE,
     SOURCE,
+    STACK_SOURCE,
     SUMMARY,
     RankSummary,
     summary_of,
+    title_of,
 )
 
 LATE_NS = 5_000_000_000
@@ -43,6 +48,7 @@ LATE_NS = 5_000_000_000
 APART_NS = 3_600_000_000_000
 """Dumps whose last operations lie farther apart may be of different attempts."""
 
+NO_STACKS = "No stacks were recorded: which line of the program called is not known."
 MOST_ROWS = 200
 LONGEST_RANKS = 200
 MOST_PLACES = 16
@@ -53,16 +59,23 @@ def is_dump(fact: Evidence) -> bool:
     return fact.source == SOURCE and fact.code in (DUMP_CODE, GROUPS_CODE)
 
 
-def analysis(evidence: Iterable[Evidence], near: int | None = None) -> Analysis | None:
+def analysis(evidence: Iterable[Evidence], near: int | None = None, world_size: int | None = None) -> Analysis | None:
     """What the flight recorders among the evidence of one attempt say; None where there are none.
 
-    Where they are of several hangs, that nearest to `near`, in ns, is judged; `unknown` says so.
+    Where they are of several hangs, that nearest to `near`, in ns, is judged; `unknown` says so. `world_size` is how
+    many ranks the attempt had, None where nobody tells.
     """
-    told = tuple(sorted((fact for fact in evidence if is_dump(fact)), key=lambda fact: (fact.emitter, fact.seq)))
+    facts = list(evidence)
+    told = tuple(sorted((fact for fact in facts if is_dump(fact)), key=lambda fact: (fact.emitter, fact.seq)))
     if not told:
         return None
     sets = _sets(told)
-    found = _analysed(sets[nearest_set(sets, near)] if len(sets) > 1 else told)
+    found = _analysed(sets[nearest_set(sets, near)] if len(sets) > 1 else told, world_size)
+    stood = sorted({fact.rank for fact in facts if fact.source == STACK_SOURCE and fact.rank is not None})
+    if found is not None and stood and NO_STACKS in found.unknown:
+        whose = "its" if len(stood) == 1 else "their"
+        instead = f"The dumps hold no stacks; where {named(stood)} stood is told by {whose} own."
+        found = replace(found, unknown=tuple(instead if words == NO_STACKS else words for words in found.unknown))
     return found if found is None or len(sets) < 2 else replace(found, unknown=(several(len(sets)), *found.unknown))
 
 
@@ -84,7 +97,7 @@ def _sets(told: tuple[Evidence, ...]) -> tuple[tuple[Evidence, ...], ...]:
 
 
 @lru_cache(maxsize=4)
-def _analysed(told: tuple[Evidence, ...]) -> Analysis | None:
+def _analysed(told: tuple[Evidence, ...], world_size: int | None) -> Analysis | None:
     """Judging an attempt again asks the same again: the last few answers are kept."""
     latest: dict[int, tuple[tuple[int, int, str, int], RankSummary, str | None]] = {}
     side_cars: list[RankSummary] = []
@@ -102,14 +115,15 @@ def _analysed(told: tuple[Evidence, ...]) -> Analysis | None:
     if not latest:
         return None
     nodes = {rank: node for rank, (_, _, node) in latest.items() if node}
-    return analysed([found for _, found, _ in latest.values()], side_cars, nodes)
+    return analysed([found for _, found, _ in latest.values()], side_cars, nodes, world_size)
 
 
 def analysed(
-    dumps: Sequence[RankSummary], side_cars: Sequence[RankSummary] = (), nodes: dict[int, str] | None = None
-) -> Analysis:
+    dumps: Sequence[RankSummary], side_cars: Sequence[RankSummary] = (), nodes: dict[int, str] | None = None,
+    world_size: int | None = None,
+) -> Analysis:  # fmt: skip
     """What summaries say together. `dumps` has each rank once."""
-    seen = picture(dumps, side_cars)
+    seen = picture(dumps, side_cars, world_size)
     return _Judgement(seen, dumps, nodes or {}).analysis()
 
 
@@ -148,6 +162,7 @@ class _Judgement:
             answer = (
                 self._mismatch()
                 or self._missing()
+                or self._lagging()
                 or self._late()
                 or self._all_joined()
                 or self._only_unseen()
@@ -251,6 +266,21 @@ class _Judgement:
         if self._unheard:
             confidence -= 0.04
         return _Answer(Conclusion.MISSING, words, confidence, culprits, operation)
+
+    def _lagging(self) -> _Answer | None:
+        found = lagging(self._picture)
+        if found is None:
+            return None
+        group, lag = found
+        held_in, awaited = group.waiting[lag[0]], group.call_at(group.awaited)
+        operation = awaited.operation if awaited is not None else held_in.operation
+        waits_in = sorted(rank for rank, call in group.waiting.items() if call.sequence == group.awaited)
+        words = f"{_upper(named(lag))} did not come to {operation} #{group.awaited} of {group.title}, where "
+        words += f"{named(waits_in)} {'waits' if len(waits_in) == 1 else 'wait'}: "
+        words += f"{'it is' if len(lag) == 1 else 'they are'} still in {held_in.operation} #{held_in.sequence}, "
+        words += "which all others have left."
+        confidence = (0.8 if group.is_inferred else 0.85) - (0.05 if self._unheard else 0.0)
+        return _Answer(Conclusion.LAGGING, words, round(confidence, 2), tuple(lag), operation)
 
     def _late(self) -> _Answer | None:
         found: tuple[int, int, Group, list[int], int] | None = None
@@ -397,7 +427,7 @@ class _Judgement:
             return None
         group, call = last
         at = f" at {call.frame}" if call.frame else ""
-        text = f"{call.operation} #{call.sequence} of {group.description or group.name}{at}"
+        text = f"{call.operation} #{call.sequence} of {title_of(group.name, group.description)}{at}"
         return Place(rank, text, call.frame, call.created_at)
 
     def _unknown(self, conclusion: Conclusion) -> Iterable[str]:
@@ -438,7 +468,7 @@ class _Judgement:
             call.frame for told in self._picture.seen.values() for group in told.groups for call in group.calls
         )
         if not framed and self._picture.seen:
-            yield "No stacks were recorded: which line of the program called is not known."
+            yield NO_STACKS
 
 
 def _since(group: Group) -> int:

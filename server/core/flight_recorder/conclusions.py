@@ -13,6 +13,7 @@ class Conclusion(StrEnum):
 
     MISMATCH = "mismatch"
     MISSING = "missing"
+    LAGGING = "lagging"
     LATE = "late"
     ALL_JOINED = "all_joined"
     NOT_SEEN = "not_seen"

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from rerail.server.core.flight_recorder.dump import COMPLETED, MOST_RANKS
 from rerail.server.core.flight_recorder.ranks import unpacked
-from rerail.server.core.flight_recorder.summary import Call, GroupSummary, RankSummary
+from rerail.server.core.flight_recorder.summary import Call, GroupSummary, RankSummary, title_of
 
 DEFAULT_NAMES = ("default_pg",)
 MOST_MEMBERSHIPS = 2_000_000
@@ -49,7 +49,7 @@ class Group:
     @property
     def title(self) -> str:
         """What people call it."""
-        return self.description or f"group {self.name}"
+        return title_of(self.name, self.description, "group ")
 
     @property
     def highest(self) -> int:
@@ -109,12 +109,12 @@ class Picture:
     """Some dump or side-car tells how many ranks there are, or who belongs to the group of all."""
 
 
-def picture(dumps: Sequence[RankSummary], side_cars: Sequence[RankSummary]) -> Picture:
-    """The groups of these ranks. `dumps` has each rank once."""
+def picture(dumps: Sequence[RankSummary], side_cars: Sequence[RankSummary], world_size: int | None = None) -> Picture:
+    """The groups of these ranks. `dumps` has each rank once; `world_size` is what others tell, None where none does."""
     seen = {told.rank: told for told in dumps if told.is_recorded}
     named = _told_members([*dumps, *side_cars])
     members = _unpacked_members(named)
-    world = _world(dumps, side_cars, members)
+    world = min(MOST_RANKS, max(_world(dumps, side_cars, members), world_size or 0))
     groups = _groups(seen, named, members, world)
     transfers: list[Transfer] = []
     for group in groups:
@@ -123,8 +123,10 @@ def picture(dumps: Sequence[RankSummary], side_cars: Sequence[RankSummary]) -> P
         transfers += _lonely_transfers(group)
     blocked = {rank for group in groups for rank in group.waiting}
     behind = {rank for group in groups for rank in group.behind()} | {lone.peer for lone in transfers}
-    is_told = any(told.world_size for told in side_cars) or any(
-        not group.is_inferred and _is_default(group.name, group.description) for group in groups
+    is_told = (
+        bool(world_size)
+        or any(told.world_size for told in side_cars)
+        or any(not group.is_inferred and _is_default(group.name, group.description) for group in groups)
     )
     return Picture(seen, world, groups, transfers, blocked, behind & set(seen), is_told)
 

@@ -361,8 +361,15 @@ def _words(value: object) -> str | None:
 
 # --- for people ---
 
+UNNAMED = ("undefined",)
+"""What gloo tells of a group that the program gave no name."""
 ENDED = {"retired": "ended"}
 """States that people call otherwise."""
+
+
+def title_of(name: str, description: str, before: str = "") -> str:
+    """What people call a group: as the program named it, else `before` and its number."""
+    return f"unnamed group {name}" if description in UNNAMED else description or f"{before}{name}"
 
 
 def sentence(told: RankSummary) -> str:
@@ -383,6 +390,6 @@ def sentence(told: RankSummary) -> str:
         group, call = last
         at = f" at {call.frame}" if call.frame else ""
         state = ENDED.get(call.state, call.state)
-        words += f" Last: {call.operation} #{call.sequence} of {group.description or group.name}{at}, {state}."
+        words += f" Last: {call.operation} #{call.sequence} of {title_of(group.name, group.description)}{at}, {state}."
     pending = sum(group.pending_count for group in told.groups)
     return words + (f" {pending} pending." if pending else " Nothing pending.")

@@ -25,6 +25,10 @@ SETTLES: dict[Conclusion, tuple[Wanted, ...]] = {
         Wanted("the stack of the culprit at that time", Kind.STACKS),
         Wanted("its last lines (what kept it)"),
     ),
+    Conclusion.LAGGING: (
+        Wanted("the stack of the rank that lags", Kind.STACKS),
+        Wanted("its GPU's state and kernel log (whether the operation it is in ended there)"),
+    ),
     Conclusion.LATE: (
         Wanted("the stack of the late ranks while the others waited", Kind.STACKS),
         Wanted("their last lines"),
@@ -62,15 +66,16 @@ class DumpVerdict:
 
 
 def dump_verdict(
-    evidence: Sequence[TimedEvidence], noticed_at: int | None = None, last_step_at: int | None = None
-) -> DumpVerdict | None:
+    evidence: Sequence[TimedEvidence], noticed_at: int | None = None, last_step_at: int | None = None,
+    world_size: int | None = None,
+) -> DumpVerdict | None:  # fmt: skip
     """What the dumps among the evidence say of the cause; None where they say nothing of it.
 
-    `noticed_at` and `last_step_at` are the interruption's, in ns, where they are known.
+    `noticed_at` and `last_step_at` are the interruption's, in ns, where they are known; so is `world_size`.
     """
     dumps = [item for item in evidence if is_dump(item.evidence)]
     near = noticed_at if noticed_at is not None else last_step_at
-    found = analysis((item.evidence for item in dumps), near)
+    found = analysis((item.evidence for item in dumps), near, world_size)
     if found is None or found.conclusion not in SETTLES:
         return None
     judged, set_count = dumps_near((item.evidence for item in dumps), near)
