@@ -141,20 +141,25 @@ def table(
 
 
 def folded(
-    heads: Sequence[Head], rows: Sequence[Sequence[Content]], caption: str, ids: Sequence[str] | None = None
+    heads: Sequence[Head],
+    rows: Sequence[Sequence[Content]],
+    caption: str,
+    ids: Sequence[str] | None = None,
+    *,
+    stacks: bool = False,
 ) -> Content:
     """A table; where it is long, its first rows, and the rest behind a line to unfold, up to `MOST_ROWS`."""
     if len(rows) <= SHOWN + 3:
-        return table(heads, rows, caption, ids)
+        return table(heads, rows, caption, ids, stacks=stacks)
     last = min(len(rows), MOST_ROWS)
     rest: list[Content] = [
         html.Summary(f"{text.number(last - SHOWN)} more"),
-        table(heads, rows[SHOWN:last], f"{caption}, continued", None if ids is None else ids[SHOWN:last]),
+        table(heads, rows[SHOWN:last], f"{caption}, continued", ids and ids[SHOWN:last], stacks=stacks),
     ]
     if last < len(rows):
         rest.append(html.P(f"{text.number(len(rows) - last)} others are not listed here.", className="note"))
     return [
-        table(heads, rows[:SHOWN], caption, None if ids is None else ids[:SHOWN]),
+        table(heads, rows[:SHOWN], caption, ids and ids[:SHOWN], stacks=stacks),
         html.Details(rest, className="more"),
     ]
 

@@ -166,7 +166,7 @@ def _blind(blind: BlindPage) -> Markup:
         ]
         for each in blind.rows
     ]
-    shown = folded(heads, rows, "Sources that cannot see")
+    shown = folded(heads, rows, "Sources that cannot see", stacks=True)
     return panel("Blind sources", shown, "blind", lead=lead, actions=copy_table_button(), wide=True)
 
 

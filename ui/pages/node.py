@@ -241,7 +241,7 @@ def _incidents(
     rows = [occurrence_row(each, text.cause(each.cause)) for each in incidents]
     return panel(
         title,
-        folded(OCCURRENCE_HEADS, rows, title),
+        folded(OCCURRENCE_HEADS, rows, title, stacks=True),
         anchor,
         lead=[lead, *more],
         actions=copy_table_button(),

@@ -318,7 +318,7 @@ def _occurrences(found: ProblemView) -> Markup | None:
         lead = f"The newest {len(rows)} of {lead}; all of them: /api/v1/problems/…?offset="
     return panel(
         "Occurrences",
-        html.Div(folded(OCCURRENCE_HEADS, rows, "Occurrences"), **{"data-walk": "rows"}),
+        html.Div(folded(OCCURRENCE_HEADS, rows, "Occurrences", stacks=True), **{"data-walk": "rows"}),
         "occurrences",
         lead=f"{lead}, newest first.",
         actions=copy_table_button(),
