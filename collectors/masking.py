@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from rerail.collectors.patience import OutOfPatienceError, Patience
+
 MASK = "***"
 LONGEST_TEXT = 16_384
 LONGEST_PIECE = 12_000
@@ -33,6 +35,8 @@ _PRIVATE_KEY = re.compile(
 """A key block; one whose end is cut off is masked to the end of the text."""
 
 _SECRET_SIGNS = ("key", "secret", "token", "passw", "passphrase", "credential", "connection", "webhook", "session")
+_KOREAN_SIGNS = ("비밀번호", "비번", "패스워드", "암호", "토큰", "인증키", "인증 키", "비밀키", "비밀 키", "접근키", "접근 키")
+"""Password, token and key, as Korean tools and people write them."""
 _VENDOR_SIGNS = (
     "hf_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "sk-", "sk_live_", "rk_live_", "xoxa-",
     "xoxb-", "xoxp-", "xoxr-", "xoxs-", "xapp-", "nvapi-", "npm_", "pypi-", "dapi", "wandb_v1_", "local-", "r8_",
@@ -74,6 +78,19 @@ _RULES: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
         rf"\1{MASK}",
     ),
     (_VENDOR_SIGNS, re.compile(rf"\b(?:{'|'.join(_VENDOR_SIGNS)})[\w-]{{16,}}"), MASK),
+    (
+        ("curl",),
+        re.compile(r"(\bcurl\b[^\n]{0,500}?\s(?:-u\s*|--(?:proxy-)?user[ =])['\"]?[^\s:'\"]{1,200}:)[^\s'\"]+", re.I),
+        rf"\1{MASK}",
+    ),
+    (("mysql", "mariadb"), re.compile(r"(\b(?:mysql|mariadb)[\w-]{0,20}\b[^\n]{0,500}?\s-p)[^\s-]\S*", re.I), rf"\1{MASK}"),
+    (("sshpass",), re.compile(r"(\bsshpass\s+-p\s*)\S+"), rf"\1{MASK}"),
+    (("redis-cli",), re.compile(r"(\bredis-cli\b[^\n]{0,500}?\s-a\s+)\S+"), rf"\1{MASK}"),
+    (
+        _KOREAN_SIGNS,
+        re.compile(rf"((?:{'|'.join(_KOREAN_SIGNS)})['\"]?\s{{0,20}}[:=：]\s{{0,20}}['\"]?)[^\s'\"&,;}})]+"),
+        rf"\1{MASK}",
+    ),
     (("hooks.slack",), re.compile(r"(https://hooks\.slack\.com/services/)[\w/-]{8,}", re.I), rf"\1{MASK}"),
     (("wandb",), re.compile(r"((?:wandb|WANDB)[^\n]{0,60}?)\b[0-9a-f]{40}\b"), rf"\1{MASK}"),
     (("eyj",), re.compile(r"\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*"), MASK),
@@ -123,9 +140,17 @@ def masked_writing(text: str) -> str:
     return "".join(map(_without_secrets, _pieces(text)))
 
 
-def masked_lines(text: str) -> str:
-    """A whole text without secrets and without control characters, nothing of it cut off."""
-    return "".join(map(masked, _pieces(text)))
+def masked_lines(text: str, patience: Patience | None = None) -> str:
+    """A whole text without secrets and without control characters, nothing of it cut off.
+
+    Raises OutOfPatienceError: a text of which a part is masked is of no use to anybody.
+    """
+    found = []
+    for piece in _pieces(text):
+        if patience is not None and patience.is_over(now=True):
+            raise OutOfPatienceError(f"its secrets could not be masked within {patience.seconds:g} s")
+        found.append(masked(piece))
+    return "".join(found)
 
 
 def masked_same_length(content: bytes) -> bytes:
@@ -153,8 +178,10 @@ def _pieces(text: str) -> list[str]:
         if piece and len(piece) + len(line) > LONGEST_PIECE:
             pieces.append(piece)
             piece = ""
-        while len(line) > LONGEST_PIECE:
-            pieces.append(line[:LONGEST_PIECE])
-            line = line[LONGEST_PIECE:]
-        piece += line
+        if len(line) <= LONGEST_PIECE:
+            piece += line
+            continue
+        last = (len(line) - 1) // LONGEST_PIECE * LONGEST_PIECE
+        pieces += (line[at : at + LONGEST_PIECE] for at in range(0, last, LONGEST_PIECE))
+        piece = line[last:]
     return [*pieces, piece]
