@@ -35,7 +35,19 @@ _PRIVATE_KEY = re.compile(
 """A key block; one whose end is cut off is masked to the end of the text."""
 
 _SECRET_SIGNS = ("key", "secret", "token", "passw", "passphrase", "credential", "connection", "webhook", "session")
-_KOREAN_SIGNS = ("비밀번호", "비번", "패스워드", "암호", "토큰", "인증키", "인증 키", "비밀키", "비밀 키", "접근키", "접근 키")
+_KOREAN_SIGNS = (
+    "비밀번호",
+    "비번",
+    "패스워드",
+    "암호",
+    "토큰",
+    "인증키",
+    "인증 키",
+    "비밀키",
+    "비밀 키",
+    "접근키",
+    "접근 키",
+)
 """Password, token and key, as Korean tools and people write them."""
 _VENDOR_SIGNS = (
     "hf_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "sk-", "sk_live_", "rk_live_", "xoxa-",
@@ -83,7 +95,11 @@ _RULES: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
         re.compile(r"(\bcurl\b[^\n]{0,500}?\s(?:-u\s*|--(?:proxy-)?user[ =])['\"]?[^\s:'\"]{1,200}:)[^\s'\"]+", re.I),
         rf"\1{MASK}",
     ),
-    (("mysql", "mariadb"), re.compile(r"(\b(?:mysql|mariadb)[\w-]{0,20}\b[^\n]{0,500}?\s-p)[^\s-]\S*", re.I), rf"\1{MASK}"),
+    (
+        ("mysql", "mariadb"),
+        re.compile(r"(\b(?:mysql|mariadb)[\w-]{0,20}\b[^\n]{0,500}?\s-p)[^\s-]\S*", re.I),
+        rf"\1{MASK}",
+    ),
     (("sshpass",), re.compile(r"(\bsshpass\s+-p\s*)\S+"), rf"\1{MASK}"),
     (("redis-cli",), re.compile(r"(\bredis-cli\b[^\n]{0,500}?\s-a\s+)\S+"), rf"\1{MASK}"),
     (

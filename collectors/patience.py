@@ -41,5 +41,5 @@ class Patience:
             return self.is_spent
         self._asked += 1
         if now or self._asked % LOOKS == 0:
-            self.is_spent = self._clock() > self._until
+            self.is_spent = self.is_ended or self._clock() > self._until
         return self.is_spent

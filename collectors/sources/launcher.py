@@ -32,7 +32,7 @@ from rerail.collectors.sources.line_wrappings import Pieces
 from rerail.collectors.sources.log_lines import LocalClock
 from rerail.collectors.sources.progress import ProgressLog
 from rerail.collectors.sources.progress_state import ProgressState
-from rerail.collectors.sources.tail import fingerprint, last_part, whole_lines
+from rerail.collectors.sources.tail import fingerprint, last_part, shown_alone, whole_lines
 from rerail.collectors.sources.tracebacks import Tracebacks
 from rerail.server.core.facts import Fact
 
@@ -126,7 +126,7 @@ class LauncherSource:
             offset = following
         if is_whole:
             if rest := last_part(path, offset):
-                log.take(rest, offset)
+                log.take(shown_alone(rest), offset)
                 offset += len(rest)
             progress.date_back(status.st_mtime_ns)
             progress.flush()
@@ -184,7 +184,7 @@ class LauncherSource:
             log.take_worker(prefix + line, first)
             offset = following
         if is_whole and (rest := last_part(path, offset)):
-            log.take_worker(prefix + rest, offset)
+            log.take_worker(prefix + shown_alone(rest), offset)
             offset += len(rest)
         attempts.heard(noticed_at)
         memory["workers"][str(path)] = {

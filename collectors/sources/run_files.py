@@ -25,7 +25,7 @@ from typing import BinaryIO
 from rerail.collectors.patience import Patience
 from rerail.collectors.sources.agent_events import facts_of_agent_events, is_agent_events
 from rerail.collectors.sources.attempts import FACTS_PER_BYTE
-from rerail.collectors.sources.encodings import text_stream
+from rerail.collectors.sources.encodings import is_binary, nul_words, text_stream
 from rerail.collectors.sources.error_files import PLACE, evidence_of_error_file, is_error_file
 from rerail.collectors.sources.kube_files import is_kubernetes
 from rerail.collectors.sources.line_wrappings import is_wrapped
@@ -127,7 +127,7 @@ def kind_of(path: Path, head: bytes) -> str:
         return "cycle file"
     if path.suffix in (".jsonl", ".json") or (head.lstrip()[:2] == b'{"' and b"Traceback" not in head):
         return "records"
-    if b"\0" in head[:4096] and head[:4096].count(b"\0") > 64:
+    if is_binary(head):
         return "binary"
     return "log"
 
@@ -326,9 +326,10 @@ def _read_log(
     elif not any(isinstance(fact, (RecoveryMark, AttemptStarted, Exit)) for fact in facts):
         facts = [_keyless(fact) for fact in facts]
     run.facts += facts
-    reason = None
+    reason = nul_words(read.nuls) if read.nuls else None
     if read.stopped_at is not None:
-        reason = f"reading stopped after {seconds:g} s at byte {read.stopped_at}: nothing behind it was read"
+        reason = f"{reason}; " if reason else ""
+        reason += f"reading stopped after {seconds:g} s at byte {read.stopped_at}: nothing behind it was read"
     return FileRead(str(path), "log", len(facts), read.bytes, read.lines_counted, reason)
 
 

@@ -56,9 +56,17 @@ def shown(data: bytes, start: int, end: int) -> bytes:
     bar = data.rfind(b"%|", start, text) if text > start else -1
     if bar >= 0 and last - bar < LONGEST_LINE // 2:
         text = data.rfind(b"\r", start, bar) + 1 or start
+    if data.find(b"\0", text, end if end - text <= LONGEST_LINE else text + LONGEST_LINE) >= 0:
+        # Where a machine crashed, what never reached the disk reads as zero bytes.
+        return shown_alone(data[text:end].replace(b"\0", b""))
     if end - text > LONGEST_LINE and data.find(b"\x1b", text, text + LONGEST_LINE) >= 0:
         return _SEQUENCE.sub(b"", data[text:end])[:LONGEST_LINE]
     return data[text : min(end, text + LONGEST_LINE)]
+
+
+def shown_alone(line: bytes) -> bytes:
+    """Of a line without a newline the same as `shown`."""
+    return shown(line, 0, len(line))
 
 
 def last_part(path: Path, offset: int) -> bytes:
