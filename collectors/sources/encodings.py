@@ -26,6 +26,8 @@ _MARKS = (
 )
 """Longer marks first: that of UTF-32 begins with that of UTF-16."""
 _LEAST_UNMARKED = 16
+_PICKLE = 0x80
+"""How a dump begins, which is full of zero bytes; no character of UTF-16 in a log's first line does."""
 _CONTROL = bytes(sorted({*range(32), 127} - {*b"\0\t\n\r\f\v\b\x1b\x07"}))
 """What no terminal and no log writes."""
 _MOST_CONTROL = 0.02
@@ -33,7 +35,7 @@ _MOST_CONTROL = 0.02
 
 def _mark_of(head: bytes) -> tuple[int, str] | None:
     marked = next(((len(mark), name) for mark, name in _MARKS if head.startswith(mark)), None)
-    if marked is not None or len(head) < _LEAST_UNMARKED:
+    if marked is not None or len(head) < _LEAST_UNMARKED or head[0] == _PICKLE:
         return marked
     head = head[: len(head) // 2 * 2]
     low, high = head[::2], head[1::2]

@@ -63,6 +63,8 @@ class FileRead:
     lines_counted: int = 0
     reason: str | None = None
     """Why it, or a part of it, was not read."""
+    remark: str | None = None
+    """What else a person should know about the reading of it."""
 
 
 @dataclass(slots=True)
@@ -326,11 +328,11 @@ def _read_log(
     elif not any(isinstance(fact, (RecoveryMark, AttemptStarted, Exit)) for fact in facts):
         facts = [_keyless(fact) for fact in facts]
     run.facts += facts
-    reason = nul_words(read.nuls) if read.nuls else None
+    reason = None
+    remark = nul_words(read.nuls) if read.nuls else None
     if read.stopped_at is not None:
-        reason = f"{reason}; " if reason else ""
-        reason += f"reading stopped after {seconds:g} s at byte {read.stopped_at}: nothing behind it was read"
-    return FileRead(str(path), "log", len(facts), read.bytes, read.lines_counted, reason)
+        reason = f"reading stopped after {seconds:g} s at byte {read.stopped_at}: nothing behind it was read"
+    return FileRead(str(path), "log", len(facts), read.bytes, read.lines_counted, reason, remark)
 
 
 def _keyless(fact: Fact) -> Fact:

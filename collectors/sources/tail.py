@@ -69,6 +69,17 @@ def shown_alone(line: bytes) -> bytes:
     return shown(line, 0, len(line))
 
 
+def nul_count(path: Path, start: int, end: int) -> int:
+    """How many zero bytes stand between two offsets. Raises OSError."""
+    count = 0
+    with path.open("rb") as file:
+        file.seek(start)
+        while start < end and (data := file.read(min(MOST_BYTES, end - start))):
+            count += data.count(0)
+            start += len(data)
+    return count
+
+
 def last_part(path: Path, offset: int) -> bytes:
     """What stands after the last newline. Raises OSError."""
     with path.open("rb") as file:

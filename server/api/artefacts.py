@@ -23,7 +23,7 @@ from rerail.collectors.archives import is_archive
 from rerail.collectors.patience import PATIENCE_SECONDS, Patience
 from rerail.server.api.answers import respond
 from rerail.server.api.intake import authorise
-from rerail.server.artefacts import ArtefactDesk, Gift
+from rerail.server.artefacts import ArtefactDesk, Gift, stopped
 from rerail.server.core.report import iso
 from rerail.server.errors import RefusedRequestError
 from rerail.server.queries import Queries
@@ -38,6 +38,8 @@ DRAINED = 4
 Result = TypeVar("Result")
 LOOK_SECONDS = 0.25
 """So often it is looked whether somebody still waits for an answer."""
+LOOKS_WHEN_CLOSING = 4
+"""So often work that should stop is looked at when the server ends, which cuts what does not answer within 3 s."""
 
 MEGABYTE = 1024 * 1024
 Digest = Annotated[str, Path(description="SHA-256 of the file", pattern="^[0-9a-f]{64}$")]
@@ -121,7 +123,7 @@ def artefacts_router(queries: Queries, desk: ArtefactDesk, token: str | None, la
         authorise(request, token)
         return respond(request, _shown(desk.restore(incident_id, sha256, reason, author)))
 
-    @router.get("/api/v1/artefacts/{sha256}", summary="A file as it was given")
+    @router.get("/api/v1/artefacts/{sha256}", summary="A file as it was given, without its secrets")
     def download(sha256: Digest) -> Response:
         row, content = queries.artefact(sha256)
         plain = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in row.name)
@@ -169,11 +171,21 @@ def _shown(given: GivenArtefact) -> dict[str, object]:
 async def while_waited_for(
     request: Request, patience: Patience, work: Callable[..., Result], *arguments: object
 ) -> Result:
-    """What `work` gives in a thread; its patience ends when the client leaves or the server is told to stop."""
+    """What `work` gives in a thread; its patience ends when the client leaves or the server is told to stop.
+
+    Raises RefusedRequestError (503) where the server ends and the work does not see it in time.
+    """
     task = asyncio.ensure_future(run_in_threadpool(work, *arguments))
     closing: asyncio.Event = request.app.state.closing
+    looks = 0
     while not (await asyncio.wait({task}, timeout=LOOK_SECONDS))[0]:
-        if closing.is_set() or await request.is_disconnected():
+        if closing.is_set():
+            patience.end()
+            looks += 1
+            if looks > LOOKS_WHEN_CLOSING:
+                task.add_done_callback(lambda late: late.cancelled() or late.exception())  # Nobody hears of it.
+                raise stopped()
+        elif await request.is_disconnected():
             patience.end()
     return task.result()
 

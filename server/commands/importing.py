@@ -259,7 +259,7 @@ def _open(path: str) -> BinaryIO:
 def _in_run(line: bytes, run_id: str) -> bytes:
     try:
         stated = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return line  # The intake refuses it, and says why.
     if not isinstance(stated, dict):
         return line
@@ -300,7 +300,7 @@ def _batches(lines: Iterable[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:
 def _is_context(line: bytes) -> bool:
     try:
         stated = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(stated, dict) and stated.get("kind") == "context"
 
