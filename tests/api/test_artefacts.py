@@ -11,6 +11,7 @@ import pickle
 import random
 import struct
 import tarfile
+import time
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -21,6 +22,7 @@ import httpx
 import pytest
 
 from rerail.collectors.patience import Patience
+from rerail.server.api.artefacts import AT_ONCE
 from rerail.server.artefacts import ArtefactDesk
 from rerail.server.errors import RefusedRequestError
 from rerail.server.ingest import Ingest
@@ -424,6 +426,20 @@ def test_what_is_given_at_once_has_one_time_and_what_was_read_in_it_counts(run: 
     assert len(run.get(PATH).json()["artefacts"]) == len(gifts)
     ingest.close()
     store.close()
+
+
+def test_nothing_is_read_for_a_client_that_left(run: httpx.Client):
+    """As many as may be read at once leave; were their files read on, the next would wait for a minute."""
+    endless = b'Traceback (most recent call last):\n  File "x", line 3\n' * 200_000
+    for number in range(AT_ONCE):
+        with pytest.raises(httpx.ReadTimeout):
+            run.post(
+                PATH, params={"name": "x.log"}, content=endless + b"%d" % number, timeout=httpx.Timeout(9, read=0.3)
+            )
+    begin = time.monotonic()
+    assert give(run, "rank1.log", TRACEBACK)["pieces"] == 1
+    assert time.monotonic() - begin < 15
+    assert [each["name"] for each in run.get(PATH).json()["artefacts"]] == ["rank1.log"]
 
 
 def test_unknown_incidents_foreign_pages_and_missing_names_are_refused(run: httpx.Client):
