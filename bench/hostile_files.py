@@ -18,7 +18,7 @@ import random
 import resource
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.queues import SimpleQueue
 
 from rerail.collectors.archives import MOST_FILES, is_archive, members
@@ -49,6 +49,16 @@ def _ring(entries: int) -> bytes:
     )
 
 
+def _lines(size: int) -> Iterator[bytes]:
+    chance = random.Random(2)
+    for step in range(size // 60):
+        yield b"2026-11-03 12:00:00 [rank%d] step %07d loss %.6f lr 0.0003\n" % (step % 8, step, chance.random())
+
+
+def _nested_lists() -> bytes:
+    return b"\x80\x02" + b"]" * 900_000 + b"a" * 899_999 + b"."
+
+
 def _small_files() -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
@@ -75,8 +85,9 @@ def cases(size: int) -> dict[str, tuple[str, Callable[[], bytes]]]:
         "words of secrets": ("a.log", lambda: b"token=" * (size // 6)),
         "keys that are never closed": ("a.log", lambda: b"-----BEGIN RSA PRIVATE KEY-----\n" * (size // 32)),
         "zero bytes": ("a.log", lambda: b"\0" * size),
-        "a pickle of lists in one another": ("trace_rank_0", lambda: b"\x80\x02" + b"]" * 900_000 + b"a" * 900_000),
+        "a pickle of lists in one another": ("trace_rank_0", _nested_lists),
         "a zip of 16,384 small files": ("a.zip", _small_files),
+        "xz of a log of 200 MB": ("a.log.xz", lambda: lzma.compress(b"".join(_lines(200 * MEGABYTE)), preset=0)),
         "xz of 200 MB of zeros": ("a.log.xz", lambda: lzma.compress(b"\0" * 200 * MEGABYTE)),
         "gzip of 300 MB of zeros": ("a.log.gz", lambda: gzip.compress(b"\0" * 300 * MEGABYTE, 9)),
     }  # fmt: skip

@@ -18,7 +18,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rerail.collectors.packed_files import BROKEN, UnpackedStream, packing_of
+from rerail.collectors.packed_files import BROKEN, packing_of, unpacking
 from rerail.collectors.patience import OutOfPatienceError, Patience
 
 MOST_FILES = 16_384
@@ -68,7 +68,7 @@ def is_archive(content: bytes) -> bool:
     head = content[:_HEAD]
     if packing_of(content) is not None:
         try:
-            head = io.BufferedReader(UnpackedStream(content, LARGEST_ALL)).read(_HEAD)
+            head = io.BufferedReader(unpacking(content, LARGEST_ALL)).read(_HEAD)
         except _BROKEN:
             return False
     return head[257:262] == b"ustar"
@@ -164,7 +164,7 @@ def _taped(content: bytes, budget: _Budget) -> Iterator[Member]:
                 raise
 
     most = LARGEST_ALL + _LARGEST_HEADERS
-    packed = UnpackedStream(content, most, budget.patience) if packing_of(content) else None
+    packed = unpacking(content, most, budget.patience) if packing_of(content) else None
     file = io.BytesIO(content) if packed is None else io.BufferedReader(packed)
     with tarfile.open(fileobj=file, mode="r|", tarinfo=Header) as archive:
         for told in archive:

@@ -33,7 +33,7 @@ def kept(content: bytes, patience: Patience | None = None) -> bytes:
     shown = _kept(inner, patience)
     # Packed bytes have room for words of their own (names, comments, what stands behind the end): always packed anew.
     for packing in reversed(layers):
-        shown = packed(shown, packing)
+        shown = packed(shown, packing, patience)
     return shown
 
 

@@ -130,7 +130,7 @@ class LauncherSource:
             offset = following
         if is_whole:
             if rest := last_part(path, offset):
-                log.take(shown_alone(rest), offset)
+                log.take(rest if b"\0" not in rest else b"\0" + shown_alone(rest), offset)
                 offset += len(rest)
             progress.date_back(status.st_mtime_ns)
             progress.flush()
@@ -190,7 +190,7 @@ class LauncherSource:
             log.take_worker(prefix + line, first)
             offset = following
         if is_whole and (rest := last_part(path, offset)):
-            log.take_worker(prefix + shown_alone(rest), offset)
+            log.take_worker(prefix + rest, offset)
             offset += len(rest)
         attempts.heard(noticed_at)
         memory["workers"][str(path)] = {

@@ -32,13 +32,17 @@ def fingerprint(path: Path) -> str | None:
 
 
 def whole_lines(path: Path, offset: int, *, most_bytes: int = MOST_BYTES) -> Iterator[tuple[int, bytes, int]]:
-    """`(first byte, line, first byte of what follows)` from `offset` on. Raises OSError."""
+    """`(first byte, line, first byte of what follows)` from `offset` on. Raises OSError.
+
+    A line that held zero bytes is given without them, behind a single one: whoever follows a file says so.
+    """
     with path.open("rb") as file:
         file.seek(offset)
         data = file.read(most_bytes)
     start = 0
     while (end := data.find(b"\n", start)) >= 0:
-        yield offset + start, shown(data, start, end), offset + end + 1
+        line = shown(data, start, end)
+        yield offset + start, b"\0" + line if data.find(b"\0", start, end) >= 0 else line, offset + end + 1
         start = end + 1
     if start == 0 and len(data) == most_bytes:
         # One line fills the whole buffer: it is no log line, and waiting for its end would stop the source.
@@ -65,7 +69,7 @@ def shown(data: bytes, start: int, end: int) -> bytes:
 
 
 def shown_alone(line: bytes) -> bytes:
-    """Of a line without a newline the same as `shown`."""
+    """The same of a line without a newline."""
     return shown(line, 0, len(line))
 
 

@@ -3,8 +3,14 @@
 # ruff: noqa: E501 - lines of logs are as long as they are
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
 import json
+import lzma
+import random
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -279,6 +285,28 @@ def test_utf_16_without_a_mark_is_text(tmp_path: Path, encoding: str):
     (found,) = judged(tmp_path, text.encode(encoding))
     assert found.verdict.culprit_rank == 6
     assert kept(text.encode(encoding)).decode() == text
+
+
+@pytest.mark.parametrize(
+    "pack", [gzip.compress, partial(bz2.compress, compresslevel=1), lzma.compress], ids=["gzip", "bzip2", "xz"]
+)
+def test_a_packed_log_is_read_as_far_as_it_goes_whatever_its_name(
+    tmp_path: Path, pack: Callable[[bytes], bytes], capsys: pytest.CaptureFixture[str]
+):
+    behind = random.Random(3).randbytes(60_000).hex().encode()
+    text = b"2026-11-03 12:00:00 start\n" + "".join(f"[rank6]: {line}\n" for line in TRACEBACK).encode()
+    whole = pack(text + behind)
+    for content, is_cut in ((whole, False), (whole[: len(whole) // 2], True)):
+        (found,) = judged(tmp_path, content)
+        assert (found.verdict.cause, found.verdict.culprit_rank) == ("user_exception", 6)
+        (read,) = read_run_files([str(tmp_path)]).files
+        assert ("is cut off: what came out of it was read" in str(read.remark)) is is_cut
+        assert main(["import", "logs", str(tmp_path / "train.log"), "--run", "r", "--stdout"]) == 0
+        shown = capsys.readouterr()
+        assert "ValueError" in shown.out and ("is cut off" in shown.err) is is_cut
+    (tmp_path / "train.log").write_bytes(whole[:12])
+    assert main(["import", "logs", str(tmp_path / "train.log"), "--run", "r", "--stdout"]) == 1
+    assert "train.log cannot be read: it is cut off before anything comes out of it" in capsys.readouterr().err
 
 
 # --- hostile ---
