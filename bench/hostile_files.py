@@ -87,7 +87,7 @@ def cases(size: int) -> dict[str, tuple[str, Callable[[], bytes]]]:
         "zero bytes": ("a.log", lambda: b"\0" * size),
         "a pickle of lists in one another": ("trace_rank_0", _nested_lists),
         "a zip of 16,384 small files": ("a.zip", _small_files),
-        "xz of a log of 200 MB": ("a.log.xz", lambda: lzma.compress(b"".join(_lines(200 * MEGABYTE)), preset=0)),
+        "xz of a log of 200 MB": ("a.log.xz", lambda: lzma.compress(b"".join(_lines(2 * MEGABYTE)) * 100, preset=0)),
         "xz of 200 MB of zeros": ("a.log.xz", lambda: lzma.compress(b"\0" * 200 * MEGABYTE)),
         "gzip of 300 MB of zeros": ("a.log.gz", lambda: gzip.compress(b"\0" * 300 * MEGABYTE, 9)),
     }  # fmt: skip

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import pickle
 
-from rerail.collectors.masking import masked_lines, masked_writing
+from rerail.collectors.masking import masked_bytes, masked_writing
 from rerail.collectors.packed_files import foreign_packing_of, opened, packed
 from rerail.collectors.patience import Patience
 from rerail.collectors.pictures import looks_like_picture, picture_alone
@@ -52,7 +52,7 @@ def _kept(content: bytes, patience: Patience | None) -> bytes:
     if is_binary(text):
         raise ValueError(BINARY)
     text, nuls = without_nul(text)
-    shown = masked_lines(text.decode("utf-8", "replace"), patience).encode()
+    shown = masked_bytes(text, patience)
     return content if shown == text and text == content and not nuls else shown
 
 

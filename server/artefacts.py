@@ -25,7 +25,7 @@ from hashlib import sha256
 from rerail.collectors.archives import Member, TooManyFilesError, members
 from rerail.collectors.kept_files import kept
 from rerail.collectors.masking import masked, masked_writing
-from rerail.collectors.patience import PATIENCE_SECONDS, Patience
+from rerail.collectors.patience import PATIENCE_SECONDS, OutOfPatienceError, Patience
 from rerail.collectors.plain_text import Piece
 from rerail.collectors.uploads import Kind, Understood, understood
 from rerail.server.core import codec
@@ -44,6 +44,7 @@ MOST_AT_ONCE = 256
 LARGEST_AT_ONCE = 32 * 1024 * 1024
 """Files of an archive are kept together in one transaction, so many and so large."""
 SHOWN_LATE = 20
+OUT_OF_TIME = "out_of_time"
 DAY_NS = 86_400 * 10**9
 AHEAD_NS = DAY_NS
 HOUR_NS = 3600 * 10**9
@@ -149,7 +150,10 @@ class ArtefactDesk:
                     waiting.append(self._read(place, member.name, member.content, author, None, patience))
                 except RefusedRequestError as error:
                     why = error.message.removeprefix(f"{shown_name(member.name)}: ")
-                    refused.append(f"{_shown_member(member)}: {why}")
+                    if error.code == OUT_OF_TIME:
+                        late.append(_shown_member(member))
+                    else:
+                        refused.append(f"{_shown_member(member)}: {why}")
                 if len(waiting) >= MOST_AT_ONCE or sum(len(each.content) for each in waiting) > LARGEST_AT_ONCE:
                     taken += self._keep(place, waiting)
                     waiting.clear()
@@ -323,8 +327,9 @@ def kept_content(name: str, content: bytes, patience: Patience | None = None) ->
     except ValueError as error:
         if patience.is_ended:
             raise stopped() from None
+        code = OUT_OF_TIME if isinstance(error, OutOfPatienceError) else "unreadable_file"
         raise RefusedRequestError(
-            422, "unreadable_file", f"{shown_name(name)}: {error}; it was not kept",
+            422, code, f"{shown_name(name)}: {error}; it was not kept",
             "unpack it and give the files, give what it says as text, or a part of it",
         ) from None  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rerail.collectors.masking import LONGEST_TEXT, masked, masked_arguments, masked_lines
+from rerail.collectors.masking import LONGEST_TEXT, masked, masked_arguments, masked_bytes, masked_writing
 
 
 @pytest.mark.parametrize(
@@ -91,10 +91,21 @@ def test_control_characters_are_replaced() -> None:
 
 def test_a_whole_file_is_masked_and_nothing_else_of_it_is_lost():
     lines = [f"line {number} token=abcdefgh{number}" for number in range(5000)] + ["x" * 40_000]
-    shown = masked_lines("\n".join(lines))
+    shown = masked_bytes("\n".join(lines).encode()).decode()
     assert "abcdefgh" not in shown
     assert [line.split()[1] for line in shown.split("\n")[:5000]] == [str(number) for number in range(5000)]
     assert shown.endswith("x" * 40_000)
+
+
+def test_a_key_that_lies_across_the_pieces_of_a_text_is_masked_to_its_end() -> None:
+    key = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEpemline\n" * 30 + "-----END RSA PRIVATE KEY-----\n"
+    for length in range(11_500, 12_100, 7):
+        text = "é" * 99 + "x" * (length - 100) + "\n" + key + "after\n" * 3000
+        for shown in (masked_writing(text), masked_bytes(text.encode()).decode()):
+            assert "pemline" not in shown and shown.count("after") == 3000 and "***" in shown
+    endless = "é한" * 900_000
+    assert masked_bytes(endless.encode()).decode() == endless
+    assert masked_bytes(b"caf\xe9\n") == "caf\ufffd\n".encode()
 
 
 def test_a_pass_with_a_word_is_a_secret_and_a_pass_with_a_number_is_a_figure() -> None:

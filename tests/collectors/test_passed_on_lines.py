@@ -293,7 +293,7 @@ def test_utf_16_without_a_mark_is_text(tmp_path: Path, encoding: str):
 def test_a_packed_log_is_read_as_far_as_it_goes_whatever_its_name(
     tmp_path: Path, pack: Callable[[bytes], bytes], capsys: pytest.CaptureFixture[str]
 ):
-    behind = random.Random(3).randbytes(60_000).hex().encode()
+    behind = random.Random(3).randbytes(150_000).hex().encode()
     text = b"2026-11-03 12:00:00 start\n" + "".join(f"[rank6]: {line}\n" for line in TRACEBACK).encode()
     whole = pack(text + behind)
     for content, is_cut in ((whole, False), (whole[: len(whole) // 2], True)):
