@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import io
+import lzma
 import multiprocessing
 import pickle
 import random
 import resource
 import time
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Iterator
 from multiprocessing.queues import SimpleQueue
 
+from rerail.collectors.archives import MOST_FILES, is_archive, members
 from rerail.collectors.kept_files import kept
 from rerail.collectors.uploads import understood
 
@@ -45,6 +49,24 @@ def _ring(entries: int) -> bytes:
     )
 
 
+def _lines(size: int) -> Iterator[bytes]:
+    chance = random.Random(2)
+    for step in range(size // 60):
+        yield b"2026-11-03 12:00:00 [rank%d] step %07d loss %.6f lr 0.0003\n" % (step % 8, step, chance.random())
+
+
+def _nested_lists() -> bytes:
+    return b"\x80\x02" + b"]" * 900_000 + b"a" * 899_999 + b"."
+
+
+def _small_files() -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for number in range(MOST_FILES):
+            archive.writestr(f"{number}.log", f"[rank{number}]: KeyError: {number}\n")
+    return packed.getvalue()
+
+
 def cases(size: int) -> dict[str, tuple[str, Callable[[], bytes]]]:
     """What is given: name of the case → name of the file and how it is made. `size` in bytes."""
     return {
@@ -62,6 +84,11 @@ def cases(size: int) -> dict[str, tuple[str, Callable[[], bytes]]]:
         "escape sequences": ("a.log", lambda: b"\x1b[31m" * (size // 5)),
         "words of secrets": ("a.log", lambda: b"token=" * (size // 6)),
         "keys that are never closed": ("a.log", lambda: b"-----BEGIN RSA PRIVATE KEY-----\n" * (size // 32)),
+        "zero bytes": ("a.log", lambda: b"\0" * size),
+        "a pickle of lists in one another": ("trace_rank_0", _nested_lists),
+        "a zip of 16,384 small files": ("a.zip", _small_files),
+        "xz of a log of 200 MB": ("a.log.xz", lambda: lzma.compress(b"".join(_lines(2 * MEGABYTE)) * 100, preset=0)),
+        "xz of 200 MB of zeros": ("a.log.xz", lambda: lzma.compress(b"\0" * 200 * MEGABYTE)),
         "gzip of 300 MB of zeros": ("a.log.gz", lambda: gzip.compress(b"\0" * 300 * MEGABYTE, 9)),
     }  # fmt: skip
 
@@ -71,16 +98,20 @@ def measure(case: str, size: int, told: SimpleQueue[tuple[int, float, float, flo
     name, make = cases(size)[case]
     content = make()
     begin = time.process_time()
-    found = understood(name, content)
+    is_one = not is_archive(content)
+    files = [(name, content)] if is_one else [(each.name, each.content) for each in members(content, len(content))]
+    found = [understood(*file) for file in files]
     read = time.process_time() - begin
     begin = time.process_time()
     refused = ""
     try:
-        kept(content)
+        for _, one in files:
+            kept(one)
     except ValueError:
         refused = ", not kept"
     masking = time.process_time() - begin
-    words = "; ".join([*found.refused, *found.remarks]) or f"{len(found.pieces)} pieces of evidence"
+    words = "; ".join(word for each in found[:3] for word in (*each.refused, *each.remarks))
+    words = words or f"{sum(len(each.pieces) for each in found)} pieces of evidence"
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
     told.put((len(content), read, masking, memory, words[:60] + refused))
 

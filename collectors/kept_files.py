@@ -1,69 +1,74 @@
 """Kept files: what of a file that somebody gives is stored, which is the file without its secrets.
 
 Rules
-- Text is masked line by line, whatever its encoding; text in gzip is unpacked, masked and packed again.
-- A dump that can be read is written anew with masked texts, as the plain values it holds: whoever fetches it can read
-  it like the one that was given. What says that it is a pickle and cannot be read keeps its length and loses what looks
-  like a secret, since nobody knows where its texts begin.
-- A file in which nothing had to be masked is kept byte by byte. Pictures and other binary files are kept as they are.
+- A file is kept in one of three forms, and in no other: as text that was masked, as the plain values of a dump with
+  masked texts, or as a picture without the words beside it. Whatever cannot be brought into one of them is refused,
+  with a sentence that says why: nobody could mask it.
+- Text is masked piece by piece, whatever its encoding; zero bytes, which would part a secret, are left out first.
+- What is packed (`packed_files.py`) is unpacked, masked and packed again; what is packed oftener than twice, in a way
+  that is not known here, or several files in one, is refused.
+- A file that is not packed and in which nothing had to be changed is kept byte by byte.
 """
 
 from __future__ import annotations
 
-import gzip
 import pickle
 
-from rerail.collectors.gzip_files import is_gzip, unpacked
-from rerail.collectors.masking import masked_lines, masked_same_length, masked_writing
-from rerail.collectors.sources.encodings import is_binary, text_bytes
-from rerail.server.core.flight_recorder.pickles import PROTOCOL, is_old_pickle, is_pickle, read_pickle
-from rerail.server.core.flight_recorder.refusal import DumpRefusedError
+from rerail.collectors.masking import masked_bytes, masked_writing
+from rerail.collectors.packed_files import foreign_packing_of, opened, packed
+from rerail.collectors.patience import Patience
+from rerail.collectors.pictures import looks_like_picture, picture_alone
+from rerail.collectors.sources.encodings import is_binary, text_bytes, without_nul
+from rerail.server.core.flight_recorder.pickles import PROTOCOL, is_old_pickle, is_pickle, read_whole_pickle
 
-_RECORDED = bytes((0x80, PROTOCOL))
-"""How a dump begins that PyTorch wrote: a zero byte stands before each of its texts, so that patterns find what is in
-them without reading it."""
-_PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"%PDF-")
+FOREIGN = "it is packed as {packing}, which is not unpacked here: nobody could mask what is in it"
+BINARY = "it is neither text, a dump nor a picture: nobody could mask what is in it"
+OLD_PICKLE = "a pickle of protocol 0 or 1: a flight recorder writes protocol 2, and nothing else is read"
+TAPE = "it is several files in one (tar): nobody could mask what is in it"
 
 
-def kept(content: bytes) -> bytes:
+def kept(content: bytes, patience: Patience | None = None) -> bytes:
     """What of a file is stored. Raises ValueError for a file that may hold secrets that nobody can reach."""
-    if not is_gzip(content):
-        return _kept(content)
-    try:
-        inner, _ = unpacked(content)
-    except ValueError as error:
-        raise ValueError(f"it is gzip that cannot be unpacked: {error}") from None
-    shown = _kept(inner)
-    return content if shown == inner else gzip.compress(shown, mtime=0)
+    inner, layers, _ = opened(content, patience)
+    shown = _kept(inner, patience)
+    # Packed bytes have room for words of their own (names, comments, what stands behind the end): always packed anew.
+    for packing in reversed(layers):
+        shown = packed(shown, packing, patience)
+    return shown
 
 
-def _kept(content: bytes) -> bytes:
-    if content.startswith(_PICTURES):
-        return content
-    if is_pickle(content) or is_old_pickle(content):
+def _kept(content: bytes, patience: Patience | None) -> bytes:
+    if looks_like_picture(content):
+        return picture_alone(content)
+    if is_pickle(content):
         return _dump(content)
+    if is_old_pickle(content):
+        raise ValueError(OLD_PICKLE)
+    if (packing := foreign_packing_of(content)) is not None:
+        raise ValueError(FOREIGN.format(packing=packing))
+    if content[257:262] == b"ustar":
+        raise ValueError(TAPE)
     text = text_bytes(content)
     if is_binary(text):
-        return content
-    shown = masked_lines(text.decode("utf-8", "replace"))
-    return content if shown.encode() == text else shown.encode()
+        raise ValueError(BINARY)
+    text, nuls = without_nul(text)
+    shown = masked_bytes(text, patience)
+    return content if shown == text and text == content and not nuls else shown
 
 
 def _dump(content: bytes) -> bytes:
-    """A dump with masked texts."""
-    if content[:2] == _RECORDED and masked_same_length(content) == content:
-        return content
-    try:
-        value = read_pickle(content)
-    except DumpRefusedError:
-        return masked_same_length(content)
+    """A dump with masked texts. Raises ValueError for one that cannot be read to its last byte."""
+    value = read_whole_pickle(content)
     masker = _Masker()
     shown = masker.of(value)
     return pickle.dumps(shown, protocol=PROTOCOL) if masker.has_masked else content
 
 
 class _Masker:
-    """Plain values with masked texts; what several places share is looked at once."""
+    """Plain values with masked texts; what several places share is looked at once.
+
+    It goes as deep as the values are nested, which the reader of pickles limits.
+    """
 
     def __init__(self) -> None:
         self.has_masked = False
@@ -94,6 +99,7 @@ class _Masker:
     def _text(self, text: str) -> str:
         shown = self._texts.get(text)
         if shown is None:
-            shown = self._texts[text] = masked_writing(text)
-            self.has_masked |= shown != text
+            shown = self._texts[text] = masked_writing(text.replace("\0", "") if "\0" in text else text)
+            # A letter that is none stands for bytes that are no text: whatever they were, they are not kept.
+            self.has_masked |= shown != text or "\ufffd" in text
         return shown

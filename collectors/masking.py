@@ -9,10 +9,13 @@ Rules
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+
+from rerail.collectors.patience import OutOfPatienceError, Patience
 
 MASK = "***"
 LONGEST_TEXT = 16_384
+SLICE_BYTES = 1 << 20
 LONGEST_PIECE = 12_000
 """Of a file, masked at once; masking may make a text longer."""
 
@@ -32,7 +35,26 @@ _PRIVATE_KEY = re.compile(
 )
 """A key block; one whose end is cut off is masked to the end of the text."""
 
+_KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+PIECES_OF_A_KEY = 2
+"""A key whose end does not come within so many pieces was never closed."""
+
 _SECRET_SIGNS = ("key", "secret", "token", "passw", "passphrase", "credential", "connection", "webhook", "session")
+_KOREAN_SIGNS = (
+    "비밀번호",
+    "비번",
+    "패스워드",
+    "암호",
+    "토큰",
+    "인증키",
+    "인증 키",
+    "비밀키",
+    "비밀 키",
+    "접근키",
+    "접근 키",
+)
+"""Password, token and key, as Korean tools and people write them."""
 _VENDOR_SIGNS = (
     "hf_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "sk-", "sk_live_", "rk_live_", "xoxa-",
     "xoxb-", "xoxp-", "xoxr-", "xoxs-", "xapp-", "nvapi-", "npm_", "pypi-", "dapi", "wandb_v1_", "local-", "r8_",
@@ -74,6 +96,23 @@ _RULES: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
         rf"\1{MASK}",
     ),
     (_VENDOR_SIGNS, re.compile(rf"\b(?:{'|'.join(_VENDOR_SIGNS)})[\w-]{{16,}}"), MASK),
+    (
+        ("curl",),
+        re.compile(r"(\bcurl\b[^\n]{0,500}?\s(?:-u\s*|--(?:proxy-)?user[ =])['\"]?[^\s:'\"]{1,200}:)[^\s'\"]+", re.I),
+        rf"\1{MASK}",
+    ),
+    (
+        ("mysql", "mariadb"),
+        re.compile(r"(\b(?:mysql|mariadb)[\w-]{0,20}\b[^\n]{0,500}?\s-p)[^\s-]\S*", re.I),
+        rf"\1{MASK}",
+    ),
+    (("sshpass",), re.compile(r"(\bsshpass\s+-p\s*)\S+"), rf"\1{MASK}"),
+    (("redis-cli",), re.compile(r"(\bredis-cli\b[^\n]{0,500}?\s-a\s+)\S+"), rf"\1{MASK}"),
+    (
+        _KOREAN_SIGNS,
+        re.compile(rf"((?:{'|'.join(_KOREAN_SIGNS)})['\"]?\s{{0,20}}[:=：]\s{{0,20}}['\"]?)[^\s'\"&,;}})]+"),
+        rf"\1{MASK}",
+    ),
     (("hooks.slack",), re.compile(r"(https://hooks\.slack\.com/services/)[\w/-]{8,}", re.I), rf"\1{MASK}"),
     (("wandb",), re.compile(r"((?:wandb|WANDB)[^\n]{0,60}?)\b[0-9a-f]{40}\b"), rf"\1{MASK}"),
     (("eyj",), re.compile(r"\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*"), MASK),
@@ -120,29 +159,50 @@ def masked_arguments(arguments: Iterable[str]) -> tuple[str, ...]:
 
 def masked_writing(text: str) -> str:
     """What a person wrote, without secrets: nothing else of it changes, and nothing is cut off."""
-    return "".join(map(_without_secrets, _pieces(text)))
+    return "".join(map(_without_secrets, _without_rests_of_keys(_pieces(text))))
 
 
-def masked_lines(text: str) -> str:
-    """A whole text without secrets and without control characters, nothing of it cut off."""
-    return "".join(map(masked, _pieces(text)))
+def masked_bytes(content: bytes, patience: Patience | None = None) -> bytes:
+    """A whole file in UTF-8 without secrets and without control characters, nothing of it cut off.
+
+    What of it is no text becomes a letter that says so. Raises OutOfPatienceError: a file of which a part is masked is
+    of no use to anybody.
+    """
+    found = bytearray()
+    for piece in _without_rests_of_keys(piece for text in _slices(content) for piece in _pieces(text)):
+        if patience is not None and patience.is_over(now=True):
+            raise OutOfPatienceError(f"its secrets could not be masked within {patience.seconds or 0:g} s")
+        found += masked(piece).encode()
+    return bytes(found)
 
 
-def masked_same_length(content: bytes) -> bytes:
-    """Bytes that are no text, with stars in place of what looks like a secret: every offset stays what it was."""
-    text = content.decode("latin-1")
-    lowered = text.lower()
-    for signs, pattern, _ in _RULES:
-        if any(sign in lowered for sign in signs):
-            text = pattern.sub(_stars, text)
-    return text.encode("latin-1")
+def _slices(content: bytes) -> Iterator[str]:
+    """A file as texts of about a megabyte, of whole lines where they are not longer."""
+    at = 0
+    while at < len(content):
+        end = content.rfind(b"\n", at, at + SLICE_BYTES) + 1
+        if not end:
+            end = min(at + SLICE_BYTES, len(content))
+            for _ in range(3):  # A letter has at most three bytes behind its first.
+                end -= end < len(content) and content[end] & 0xC0 == 0x80
+        yield content[at:end].decode("utf-8", "replace")
+        at = end
 
 
-def _stars(found: re.Match[str]) -> str:
-    """Stars for what a pattern found, but for the name in front of it where it keeps one."""
-    begin = found.end(1) - found.start() if found.re.groups else 0
-    whole = found[0]
-    return whole[:begin] + "*" * (len(whole) - begin)
+def _without_rests_of_keys(pieces: Iterable[str]) -> Iterator[str]:
+    """Pieces of a text without what in them belongs to a private key that began in the one before."""
+    is_open_for = 0
+    for piece in pieces:
+        if is_open_for:
+            end = _KEY_END.search(piece)
+            is_open_for = 0 if end else is_open_for - 1
+            piece = MASK + (piece[end.end() :] if end else "\n")
+        if "PRIVATE KEY" in piece:
+            begins = [found.start() for found in _KEY_BEGIN.finditer(piece)]
+            ends = [found.start() for found in _KEY_END.finditer(piece)]
+            if begins and begins[-1] > max(ends, default=-1):
+                is_open_for = PIECES_OF_A_KEY
+        yield piece
 
 
 def _pieces(text: str) -> list[str]:
@@ -153,8 +213,10 @@ def _pieces(text: str) -> list[str]:
         if piece and len(piece) + len(line) > LONGEST_PIECE:
             pieces.append(piece)
             piece = ""
-        while len(line) > LONGEST_PIECE:
-            pieces.append(line[:LONGEST_PIECE])
-            line = line[LONGEST_PIECE:]
-        piece += line
+        if len(line) <= LONGEST_PIECE:
+            piece += line
+            continue
+        last = (len(line) - 1) // LONGEST_PIECE * LONGEST_PIECE
+        pieces += (line[at : at + LONGEST_PIECE] for at in range(0, last, LONGEST_PIECE))
+        piece = line[last:]
     return [*pieces, piece]

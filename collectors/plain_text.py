@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rerail.collectors.patience import Patience
+from rerail.collectors.sources.encodings import nul_words
 from rerail.collectors.sources.log_reader import read_log
 from rerail.server.core.facts import Evidence, Pairs
 
@@ -51,11 +52,10 @@ class TextRead:
     """Its stamps say their time zone."""
 
 
-def evidence_of_text(content: bytes, year: int | None = None, seconds: float | None = None) -> TextRead:
-    """The telling lines of a text. `year`: of stamps that leave it out; `seconds`: the longest the reading may take."""
-    read = read_log(
-        io.BytesIO(content), emitter="text", run="text", fallback_at=UNTOLD, year=year, patience=Patience(seconds)
-    )
+def evidence_of_text(content: bytes, year: int | None = None, patience: Patience | None = None) -> TextRead:
+    """The telling lines of a text. `year`: of stamps that leave it out; `patience`: how long the reading may take."""
+    patience = patience or Patience(None)
+    read = read_log(io.BytesIO(content), emitter="text", run="text", fallback_at=UNTOLD, year=year, patience=patience)
     pieces = [
         Piece(
             fact.source, fact.text, fact.code, fact.attributes, fact.rank, fact.node,
@@ -65,10 +65,12 @@ def evidence_of_text(content: bytes, year: int | None = None, seconds: float | N
         if isinstance(fact, Evidence)
     ]  # fmt: skip
     remarks = [f"{read.lines_counted} more lines say the same or did not fit"] if read.lines_counted else []
+    if read.nuls:
+        remarks.append(nul_words(read.nuls))
     if read.stopped_at is not None:
         remarks.append(
-            f"reading stopped after {seconds:g} s at byte {read.stopped_at} of {len(content)}: nothing behind it "
-            "counts; give the part around the failure as a file of its own"
+            f"reading stopped after {patience.seconds or 0:g} s at byte {read.stopped_at} of {len(content)}: nothing "
+            "behind it counts; give the part around the failure as a file of its own"
         )
     return TextRead(pieces, remarks, read.zone_is_told)
 

@@ -3,7 +3,7 @@
 Rules
 - What a file is follows from its content: a flight recorder dump (pickle or JSON), the process groups beside one, an
   error file of torchelastic, a kernel log, any other log. Its name tells the rank where nothing else does.
-- gzip is looked into, with a limit on what comes out. Nothing of a file is ever run.
+- What is packed is looked into, with a limit on what comes out. Nothing of a file is ever run.
 - Secrets are masked in every text; what is refused is said in a sentence, and the rest is taken.
 - `evidence_of_text` is the reader of plain text; everything else is here.
 """
@@ -13,8 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from rerail.collectors.gzip_files import is_gzip, unpacked
 from rerail.collectors.masking import masked
+from rerail.collectors.packed_files import foreign_packing_of, opened
+from rerail.collectors.patience import PATIENCE_SECONDS, Patience
+from rerail.collectors.pictures import looks_like_picture
 from rerail.collectors.plain_text import Piece, evidence_of_text, is_kernel_log
 from rerail.collectors.sources.encodings import is_binary, text_bytes
 from rerail.server.core.codec import EARLIEST_INSTANT, LATEST_INSTANT
@@ -33,11 +35,8 @@ from rerail.server.core.flight_recorder.summary import (
     summary_text,
 )
 
-LONGEST_READING_SECONDS = 60.0
-"""Of a text; what was read until then is taken."""
-
-
-CUT_OFF = "the gzip file is cut off: what came out of it was read"
+CUT_OFF = "the {packing} file is cut off: what came out of it was read"
+_ENDINGS = (".gz", ".bz2", ".xz")
 
 
 class Kind(StrEnum):
@@ -64,27 +63,38 @@ class Understood:
     """Its instants say their time zone."""
 
 
-def understood(name: str, content: bytes, rank: int | None = None, year: int | None = None) -> Understood:
+def understood(
+    name: str,
+    content: bytes,
+    rank: int | None = None,
+    year: int | None = None,
+    patience: Patience | None = None,
+) -> Understood:
     """What a file is, and its evidence. `rank` is whose it is, where somebody says so.
 
-    `year`: of stamps that leave it out.
+    `year`: of stamps that leave it out. `patience`: for this file and what else is given with it; of a text what was
+    read until then is taken.
     """
-    if not is_gzip(content):
-        return _understood(name, content, rank, year)
+    patience = patience or Patience(PATIENCE_SECONDS)
     try:
-        content, is_cut = unpacked(content)
+        content, layers, is_cut = opened(content, patience)
     except ValueError as error:
-        return Understood(Kind.UNKNOWN, refused=(f"it is gzip that cannot be unpacked: {error}",))
-    found = _understood(name, content, rank, year)
-    return replace(found, remarks=(*found.remarks, CUT_OFF)) if is_cut else found
+        return Understood(Kind.UNKNOWN, refused=(str(error),))
+    found = _understood(name, content, rank, year, patience)
+    return (
+        replace(found, remarks=(*found.remarks, CUT_OFF.format(packing=" in ".join(layers[::-1])))) if is_cut else found
+    )
 
 
-def _understood(name: str, content: bytes, rank: int | None, year: int | None) -> Understood:
+def _understood(name: str, content: bytes, rank: int | None, year: int | None, patience: Patience) -> Understood:
     """What an unpacked file is."""
     content = text_bytes(content)
-    if not content.strip():
+    if not content.strip(b"\0 \t\r\n\f\v"):
         return Understood(Kind.UNKNOWN, refused=("the file is empty",))
-    whose = rank if rank is not None else rank_in(name.removesuffix(".gz"))
+    for _ in range(2):
+        for ending in _ENDINGS:
+            name = name.removesuffix(ending)
+    whose = rank if rank is not None else rank_in(name)
     if is_pickle(content):
         try:
             return _recorded(read_pickle(content), whose)
@@ -99,9 +109,11 @@ def _understood(name: str, content: bytes, rank: int | None, year: int | None) -
         found = _structured(content, whose, rank)
         if found is not None:
             return found
-    if is_binary(content):
+    if looks_like_picture(content) or is_binary(content):
         return Understood(Kind.UNKNOWN, refused=("neither a flight recorder dump nor text",))
-    read = evidence_of_text(content, year, LONGEST_READING_SECONDS)
+    if (packing := foreign_packing_of(content)) is not None:
+        return Understood(Kind.UNKNOWN, refused=(f"packed as {packing}, which is not unpacked here",))
+    read = evidence_of_text(content, year, patience)
     kind = Kind.KERNEL_LOG if is_kernel_log(read.pieces) else Kind.LOG
     refused = () if read.pieces else ("no line of it tells of a fault",)
     return Understood(kind, tuple(read.pieces), refused, tuple(read.remarks), read.zone_is_told)

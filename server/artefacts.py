@@ -9,6 +9,8 @@ Rules
   incident is no evidence of it; where no line is of its time but one is within the width of the time zones, and the
   stamps do not say their zone, they are taken for those of another one, and that is said.
 - The files of an archive are given one by one, under their own names; the archive itself is not kept.
+- What is given at once has one time budget, whatever it holds: what could not be read within it is named, and what was
+  read counts. Where nobody waits any more, reading stops.
 - Taking a file back is a fact too (`artefact_state`), and so is letting it count again: nothing is deleted, and
   `rerail replay` comes to the same. Giving a withdrawn file anew restores it.
 """
@@ -20,9 +22,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from rerail.collectors.archives import members
+from rerail.collectors.archives import Member, TooManyFilesError, members
 from rerail.collectors.kept_files import kept
 from rerail.collectors.masking import masked, masked_writing
+from rerail.collectors.patience import PATIENCE_SECONDS, OutOfPatienceError, Patience
 from rerail.collectors.plain_text import Piece
 from rerail.collectors.uploads import Kind, Understood, understood
 from rerail.server.core import codec
@@ -37,6 +40,11 @@ from rerail.server.store import Batch, LoggedFact, Stated, Store
 from rerail.server.store.log_slices import logged_facts
 
 LONGEST_NAME = 200
+MOST_AT_ONCE = 256
+LARGEST_AT_ONCE = 32 * 1024 * 1024
+"""Files of an archive are kept together in one transaction, so many and so large."""
+SHOWN_LATE = 20
+OUT_OF_TIME = "out_of_time"
 DAY_NS = 86_400 * 10**9
 AHEAD_NS = DAY_NS
 HOUR_NS = 3600 * 10**9
@@ -74,6 +82,16 @@ class _Taken:
     facts: list[Evidence]
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A file that was read and masked, and is still to be kept."""
+
+    row: ArtefactRow
+    content: bytes
+    """What of it is kept."""
+    facts: list[Evidence]
+
+
 class ArtefactDesk:
     """Takes files for incidents of one store."""
 
@@ -84,30 +102,75 @@ class ArtefactDesk:
         self._clock = clock
 
     def give(
-        self, incident_id: str, name: str, content: bytes, author: str | None = None, rank: int | None = None
+        self,
+        incident_id: str,
+        name: str,
+        content: bytes,
+        author: str | None = None,
+        rank: int | None = None,
+        patience: Patience | None = None,
     ) -> Gift:
-        """Keep a file and state what is understood of it. Raises NotFoundError, or RefusedRequestError (409, 422)."""
+        """Keep a file and state what is understood of it. Raises NotFoundError, or RefusedRequestError (409, 422, 503).
+
+        `patience`: of whoever waits for it; by default `PATIENCE_SECONDS`.
+        """
         place = self._place(incident_id)
-        taken = self._take(place, name, content, author, rank)
-        self._state([taken])
-        return taken.gift
+        patience = patience or Patience(PATIENCE_SECONDS)
+        read = self._read(place, name, content, author, rank, patience)
+        taken = self._keep(place, [read])
+        self._state(taken)
+        return taken[0].gift
 
     def give_archive(
-        self, incident_id: str, content: bytes, largest: int, author: str | None = None
+        self,
+        incident_id: str,
+        content: bytes,
+        largest: int,
+        author: str | None = None,
+        patience: Patience | None = None,
     ) -> tuple[list[Gift], list[str]]:
         """The same for every file of an archive; and what was not taken, by name and reason."""
         place = self._place(incident_id)
+        patience = patience or Patience(PATIENCE_SECONDS)
         taken: list[_Taken] = []
         refused: list[str] = []
-        for member in members(content, largest):
-            if member.refused is not None or not member.content:
-                refused.append(f"{shown_name(member.name)}: {member.refused or 'empty'}")
-                continue
-            try:
-                taken.append(self._take(place, member.name, member.content, author, None))
-            except RefusedRequestError as error:
-                refused.append(f"{shown_name(member.name)}: {error.message}")
+        waiting: list[_Read] = []
+        late: list[str] = []
+        try:
+            for member in members(content, largest, patience):
+                if patience.is_over(now=True):
+                    if patience.is_ended:
+                        break
+                    late.append(_shown_member(member))
+                    continue
+                if member.refused is not None or not member.content:
+                    refused.append(f"{_shown_member(member)}: {member.refused or 'empty'}")
+                    continue
+                try:
+                    waiting.append(self._read(place, member.name, member.content, author, None, patience))
+                except RefusedRequestError as error:
+                    why = error.message.removeprefix(f"{shown_name(member.name)}: ")
+                    if error.code == OUT_OF_TIME:
+                        late.append(_shown_member(member))
+                    else:
+                        refused.append(f"{_shown_member(member)}: {why}")
+                if len(waiting) >= MOST_AT_ONCE or sum(len(each.content) for each in waiting) > LARGEST_AT_ONCE:
+                    taken += self._keep(place, waiting)
+                    waiting.clear()
+        except TooManyFilesError as error:
+            raise RefusedRequestError(
+                413, "too_many_files", str(error), "give the files around the fault, or several archives"
+            ) from None
+        taken += self._keep(place, waiting)
         self._state(taken)
+        if patience.is_ended:
+            raise stopped()
+        if late:
+            named = ", ".join(late[:SHOWN_LATE]) + (" …" if len(late) > SHOWN_LATE else "")
+            refused.append(
+                f"{count(len(late), 'file was', 'files were')} not read, since the {patience.seconds:g} s for what is "
+                f"given at once were over: {named}"
+            )
         return [each.gift for each in taken], refused
 
     def _place(self, incident_id: str) -> _Place:
@@ -119,8 +182,10 @@ class ArtefactDesk:
             )
         return _Place(found, {row.sha256: row for row in self._store.artefacts(run_id)})
 
-    def _take(self, place: _Place, name: str, content: bytes, author: str | None, rank: int | None) -> _Taken:
-        """Keep one file; its facts are still to be stated."""
+    def _read(
+        self, place: _Place, name: str, content: bytes, author: str | None, rank: int | None, patience: Patience
+    ) -> _Read:
+        """Mask one file and understand it. Nothing is kept yet."""
         incident = place.found.incident
         name, author = shown_name(name), author and masked(author)[:LONGEST_NAME]
         digest = sha256(content).hexdigest()
@@ -133,21 +198,36 @@ class ArtefactDesk:
                 "the evidence of one file belongs to one incident of a run: open that one to see it or take it back",
             )
         year = time.gmtime((incident.noticed_at or incident.started_at) // 10**9).tm_year
-        told = understood(name, content, rank, year)
+        # Masked first: it must be whole, while of the reading what was read in time counts.
+        shown = kept_content(name, content, patience)
+        told = understood(name, content, rank, year, patience)
+        if patience.is_ended:
+            raise stopped()
         facts, refused = self._facts(place.found, digest, told)
         row = ArtefactRow(
             sha256=digest, run_id=incident.run_id, incident_id=incident.incident_id, name=name, kind=told.kind.value,
             size=len(content), received_at=self._clock(), author=author, pieces=len(facts), refused=refused,
             remarks=told.remarks,
         )  # fmt: skip
-        is_new = self._store.keep_artefact(row, kept_content(name, content))
-        if known is not None and not known.pieces and facts:
-            # Nothing was understood of it before: its rank was not told, or an older reader looked at it.
-            known = replace(known, name=name, kind=row.kind, pieces=row.pieces, refused=refused, remarks=row.remarks)
-            self._store.renew_artefact(known)
-        row = row if known is None else known
-        place.known[digest] = row
-        return _Taken(Gift(GivenArtefact(row, False, not facts), is_new), facts)
+        return _Read(row, shown, facts)
+
+    def _keep(self, place: _Place, read: Sequence[_Read]) -> list[_Taken]:
+        """Keep files; their facts are still to be stated."""
+        taken = []
+        are_new = self._store.keep_artefacts([(each.row, each.content) for each in read]) if read else []
+        for each, is_new in zip(read, are_new, strict=True):
+            row = each.row
+            known = place.known.get(row.sha256)
+            if known is not None and not known.pieces and each.facts:
+                # Nothing was understood of it before: its rank was not told, or an older reader looked at it.
+                known = replace(
+                    known, name=row.name, kind=row.kind, pieces=row.pieces, refused=row.refused, remarks=row.remarks
+                )
+                self._store.renew_artefact(known)
+            row = row if known is None else known
+            place.known[row.sha256] = row
+            taken.append(_Taken(Gift(GivenArtefact(row, False, not each.facts), is_new), each.facts))
+        return taken
 
     def _state(self, taken: Sequence[_Taken]) -> None:
         """Put the evidence of files into the log, in one batch; those that were withdrawn count again."""
@@ -162,9 +242,11 @@ class ArtefactDesk:
         ]
         if stated:
             self._append(Batch(self._clock(), stated))
-        for each in taken:
-            row = each.gift.artefact.row
-            if not each.gift.is_new and (use := self._use(row.run_id, row.sha256)) is not None and use.is_withdrawn:
+        again = [each.gift.artefact.row for each in taken if not each.gift.is_new]
+        uses = self._uses(again[0].run_id) if again else {}
+        for row in again:
+            use = uses.pop(row.sha256, None)
+            if use is not None and use.is_withdrawn:
                 self._say(row.run_id, row.sha256, WindowState.RESTORED, None, row.author)
 
     def withdraw(self, incident_id: str, digest: str, reason: str | None, author: str | None) -> GivenArtefact:
@@ -187,7 +269,7 @@ class ArtefactDesk:
         is_so = any(use.is_withdrawn for use in uses if use.artefact == digest) is wanted
         if is_so:
             # The view may not have heard of the latest word yet; the log has.
-            latest = self._use(run_id, digest)
+            latest = self._uses(run_id).get(digest)
             is_so = (latest is not None and latest.is_withdrawn) is wanted
         if not is_so:
             self._say(run_id, digest, state, reason, author)
@@ -196,17 +278,19 @@ class ArtefactDesk:
     def _known(self, run_id: str, digest: str) -> ArtefactRow | None:
         return next((row for row in self._store.artefacts(run_id) if row.sha256 == digest), None)
 
-    def _use(self, run_id: str, digest: str) -> ArtefactUse | None:
-        """What the log says of it: the view may not have heard of the latest word yet."""
-        latest: ArtefactState | None = None
+    def _uses(self, run_id: str) -> dict[str, ArtefactUse]:
+        """What the log says of files, by SHA-256: the view may not have heard of the latest word yet."""
+        latest: dict[str, ArtefactState] = {}
         for fact in logged_facts(self._store, run_id):
-            if isinstance(fact, ArtefactState) and fact.artefact == digest:
+            if isinstance(fact, ArtefactState):
+                before = latest.get(fact.artefact)
                 order = (fact.at, fact.emitter, fact.seq)
-                if latest is None or (latest.at, latest.emitter, latest.seq) < order:
-                    latest = fact
-        if latest is None:
-            return None
-        return ArtefactUse(digest, 0, latest.state is WindowState.WITHDRAWN, latest.at, latest.reason, latest.author)
+                if before is None or (before.at, before.emitter, before.seq) < order:
+                    latest[fact.artefact] = fact
+        return {
+            digest: ArtefactUse(digest, 0, said.state is WindowState.WITHDRAWN, said.at, said.reason, said.author)
+            for digest, said in latest.items()
+        }
 
     def _say(self, run_id: str, digest: str, state: WindowState, reason: str | None, author: str | None) -> None:
         said = {
@@ -235,14 +319,29 @@ class ArtefactDesk:
         return facts, (*refused, *remark)
 
 
-def kept_content(name: str, content: bytes) -> bytes:
+def kept_content(name: str, content: bytes, patience: Patience | None = None) -> bytes:
     """What of a file is stored. Raises RefusedRequestError for one that nobody can mask."""
+    patience = patience or Patience(PATIENCE_SECONDS)
     try:
-        return kept(content)
+        return kept(content, patience)
     except ValueError as error:
+        if patience.is_ended:
+            raise stopped() from None
+        code = OUT_OF_TIME if isinstance(error, OutOfPatienceError) else "unreadable_file"
         raise RefusedRequestError(
-            422, "unreadable_file", f"{name}: {error}", "give the file as it was before it was packed, or a part of it"
-        ) from None
+            422, code, f"{shown_name(name)}: {error}; it was not kept",
+            "unpack it and give the files, give what it says as text, or a part of it",
+        ) from None  # fmt: skip
+
+
+def stopped() -> RefusedRequestError:
+    """What is said where the reading was ended from outside."""
+    return RefusedRequestError(503, "stopped", "the reading of the file was stopped", "give it again")
+
+
+def _shown_member(member: Member) -> str:
+    """A member's name in a sentence; of one in an archive of its own, that one's name too."""
+    return ": ".join(shown_name(part) for part in member.name.split(": "))
 
 
 def _instants(

@@ -220,7 +220,11 @@ def _without_secrets(raw: bytes, text: str) -> bytes:
     shown = masked(text)
     if shown == text:
         return raw
-    return json.dumps({**json.loads(raw), "text": shown}, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+    try:
+        stated = {**json.loads(raw), "text": shown}
+        return json.dumps(stated, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+    except RecursionError:
+        raise codec.FactError("", raw[:80].decode("utf-8", "replace"), "nested too deeply") from None
 
 
 def _refuse_half_surrogates(stated: Mapping[str, object]) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from rerail.collectors.masking import masked, masked_writing
+from rerail.collectors.patience import Patience
 from rerail.server.artefacts import kept_content, shown_name
 from rerail.server.core.notes import (
     LONGEST_BYTES,
@@ -105,14 +106,17 @@ class NoteDesk:
             raise NotFoundError("note", f"note-{note_id}")
         return note
 
-    def attach(self, name: str, content: bytes, author: str | None) -> ArtefactRow:
-        """Keep a file that a note will link to. The same file again changes nothing."""
+    def attach(self, name: str, content: bytes, author: str | None, patience: Patience | None = None) -> ArtefactRow:
+        """Keep a file that a note will link to. The same file again changes nothing.
+
+        Raises RefusedRequestError for one that nobody can mask.
+        """
         row = ArtefactRow(
             sha256=sha256(content).hexdigest(), run_id=ATTACHED, incident_id=ATTACHED, name=shown_name(name),
             kind="attachment", size=len(content), received_at=self._clock(),
             author=author and masked(author)[:LONGEST_NAME],
         )  # fmt: skip
-        self._store.keep_artefact(row, kept_content(name, content))
+        self._store.keep_artefact(row, kept_content(name, content, patience))
         return row
 
 

@@ -100,7 +100,7 @@ def _results(file: OldFile, body: bytes, line: int) -> Iterator[Fact]:
         told = json.loads(body)
         if not isinstance(told, dict):
             raise ValueError("not an object")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         file.refuse(line, FactError("", body.decode("utf-8", "replace").strip(), f"not a JSON object: {error}"))
         return
     folder = Path(file.path).resolve().parent.name if file.path != "-" else ""

@@ -1,7 +1,11 @@
 """Encodings: the bytes of a text file as UTF-8, whatever its byte order mark says it is.
 
-PowerShell's `>` and `Out-File` write UTF-16 with a mark, Windows' editors UTF-8 with one. A file without a mark is
-taken as it is. Offsets are those of what is read here, so that who counts lines must read through here, too.
+Rules
+- PowerShell's `>` and `Out-File` write UTF-16 with a mark, Windows' editors UTF-8 with one. UTF-16 without a mark shows
+  by a zero byte in every other place. What is neither is taken as it is.
+- Offsets are those of what is read here, so that who counts lines must read through here, too.
+- Zero bytes do not make a log a binary file: a machine that crashes leaves them where what was written last never
+  reached the disk. They are left out, and counted. What has other control characters all over is binary.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from typing import BinaryIO
 
 PIECE = 1 << 20
 BINARY_HEAD = 65_536
+UNMARKED_HEAD = 1024
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -20,29 +25,67 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 """Longer marks first: that of UTF-32 begins with that of UTF-16."""
+_LEAST_UNMARKED = 16
+_PICKLE = 0x80
+"""How a dump begins, which is full of zero bytes; no character of UTF-16 in a log's first line does."""
+_CONTROL = bytes(sorted({*range(32), 127} - {*b"\0\t\n\r\f\v\b\x1b\x07"}))
+"""What no terminal and no log writes."""
+_MOST_CONTROL = 0.02
 
 
 def _mark_of(head: bytes) -> tuple[int, str] | None:
-    return next(((len(mark), name) for mark, name in _MARKS if head.startswith(mark)), None)
+    marked = next(((len(mark), name) for mark, name in _MARKS if head.startswith(mark)), None)
+    if marked is not None or len(head) < _LEAST_UNMARKED or head[0] == _PICKLE:
+        return marked
+    head = head[: len(head) // 2 * 2]
+    low, high = head[::2], head[1::2]
+    for name, plain, zero in (("utf-16-le", low, high), ("utf-16-be", high, low)):
+        # Text of any script has blanks, digits and ends of lines, which a zero byte goes with; plain text has none.
+        if zero.count(0) * 4 >= len(zero) and plain.count(0) * 50 <= len(plain):
+            return 0, name
+    return None
 
 
 def text_bytes(content: bytes) -> bytes:
     """A file's bytes as UTF-8 without a mark; those of a file that has none as they are. Never raises."""
-    told = _mark_of(content[:4])
+    told = _mark_of(content[:UNMARKED_HEAD])
     if told is None:
         return content
     length, name = told
     return content[length:] if name == "utf-8" else content[length:].decode(name, "replace").encode()
 
 
+def without_nul(content: bytes) -> tuple[bytes, int]:
+    """Bytes without zero bytes, and how many there were."""
+    count = content.count(0)
+    return (content.replace(b"\0", b"") if count else content), count
+
+
+def nul_words(count: int) -> str:
+    """What to say of zero bytes that were left out."""
+    return f"{count} NUL {'byte was' if count == 1 else 'bytes were'} left out (a machine that crashed leaves them)"
+
+
 def is_binary(content: bytes) -> bool:
-    """Whether bytes hold what no text holds, near their beginning."""
-    return b"\0" in content[:BINARY_HEAD]
+    """Whether bytes hold, near their beginning, zero bytes and what else no text holds.
+
+    Bytes without any zero byte are taken for text of some encoding.
+    """
+    head = content.lstrip(b"\0")[:BINARY_HEAD]
+    count = head.count(0)
+    if not count:
+        return False
+    head = head.replace(b"\0", b"")
+    if len(head) - len(head.translate(None, _CONTROL)) > len(head) * _MOST_CONTROL:
+        return True
+    # Letters of other alphabets are whole in UTF-8 or stand one by one; what is mostly neither is no text.
+    odd = head.decode("utf-8", "replace").count("\ufffd")
+    return odd > max(4, len(head) // 10)
 
 
 def text_stream(file: BinaryIO) -> BinaryIO:
     """An open file as `text_bytes` would have it, without reading it whole. Raises OSError where it cannot be read."""
-    head = file.peek(4)[:4] if hasattr(file, "peek") else b""
+    head = file.peek(UNMARKED_HEAD)[:UNMARKED_HEAD] if hasattr(file, "peek") else b""
     told = _mark_of(head)
     if told is None:
         return file

@@ -56,6 +56,8 @@ def read_folder(folder: OldFolder) -> Iterator[Fact]:
             folder.remark(f"{_within(file.path, folder.path)}: {file.reason}")
         else:
             taken.append(file)
+            if file.remark is not None:
+                folder.remark(f"{_within(file.path, folder.path)}: {file.remark}")
     if not taken:
         folder.refuse(1, FactError("path", folder.path, "holds no file that is read"))
         return

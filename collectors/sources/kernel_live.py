@@ -185,7 +185,7 @@ class FileOpening:
                 memory.update(mark=mark, offset=0, from_since=since if "mark" not in memory else 0)
             clock = LocalClock()
             for offset, raw, after in whole_lines(self._path, memory["offset"]):
-                line = read_line(raw, clock)
+                line = read_line(raw.lstrip(b"\0"), clock)
                 memory["offset"] = after
                 if line.source != "kernel" or (line.at is not None and line.at < memory["from_since"]):
                     continue

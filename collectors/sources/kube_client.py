@@ -178,7 +178,7 @@ class Client:
                 try:
                     body = response.read(LARGEST_PAGE)
                     told = json.loads(body)
-                except (OSError, http.client.HTTPException, ValueError) as error:
+                except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
                     raise Unseen(None, f"{path}: the answer broke off: {type(error).__name__}: {error}"[:300]) from None
             if not isinstance(told, dict) or not isinstance(told.get("items"), list):
                 raise Unseen(None, f"{path}: what answered is not an API server of Kubernetes")

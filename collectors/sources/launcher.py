@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import glob
 import json
+import logging
 import os
 import re
 import time
@@ -27,14 +28,17 @@ from rerail.collectors.identity import inherited
 from rerail.collectors.source import Polled, SourceDown
 from rerail.collectors.sources.attempts import Attempts, AttemptState
 from rerail.collectors.sources.cycle_info import BrokenFile, CycleInfo, broken_fact, cycle_facts, read_cycle_infos
+from rerail.collectors.sources.encodings import nul_words
 from rerail.collectors.sources.launcher_log import LauncherLog
 from rerail.collectors.sources.line_wrappings import Pieces
 from rerail.collectors.sources.log_lines import LocalClock
 from rerail.collectors.sources.progress import ProgressLog
 from rerail.collectors.sources.progress_state import ProgressState
-from rerail.collectors.sources.tail import fingerprint, last_part, whole_lines
+from rerail.collectors.sources.tail import fingerprint, last_part, nul_count, shown_alone, whole_lines
 from rerail.collectors.sources.tracebacks import Tracebacks
 from rerail.server.core.facts import Fact
+
+logger = logging.getLogger("rerail.launcher")
 
 ATTEMPT_IN_PATH = re.compile(r"(?:cycle|attempt)[_-]?(\d{1,6})")
 LOCAL_RANK_IN_PATH = re.compile(r"attempt_\d+/(\d{1,6})/std(?:out|err)\.log$")
@@ -126,7 +130,7 @@ class LauncherSource:
             offset = following
         if is_whole:
             if rest := last_part(path, offset):
-                log.take(rest, offset)
+                log.take(rest if b"\0" not in rest else b"\0" + shown_alone(rest), offset)
                 offset += len(rest)
             progress.date_back(status.st_mtime_ns)
             progress.flush()
@@ -136,6 +140,8 @@ class LauncherSource:
             if state.held:
                 attempts.heard(status.st_mtime_ns)
         progress.flush()
+        if nuls := nul_count(path, begin, offset):
+            logger.warning("%s: %s", path, nul_words(nuls))
         memory["log"] = {
             "mark": mark, "offset": offset, "zone": clock.zone_seconds, "year": clock.year,
             "state": state.to_plain(), "tracebacks": log.tracebacks.open, "block": log.block,

@@ -96,6 +96,7 @@ class LauncherLog:
         self._offset = offset
         if broken := why_broken(raw):
             self.attempts.unreadable(broken)
+        raw = raw.replace(b"\0", b"")
         whole = self.pieces.cri(raw)
         if whole is None:
             return

@@ -181,7 +181,7 @@ def why_broken(raw: bytes) -> str | None:
     if len(raw) >= LONGEST_LINE:
         return f"longer than {LONGEST_LINE} bytes"
     if b"\0" in raw:
-        return "holds NUL bytes: a file that was cut or a disk that failed"
+        return "holds NUL bytes, which were left out: a machine that crashed, or a disk that failed"
     if raw.isascii():
         return None
     try:

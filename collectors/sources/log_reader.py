@@ -76,6 +76,8 @@ class Read:
     """Some line of it tells when it was."""
     zone_is_told: bool = False
     """Every stamp that was read says its time zone, or the log says it of them all."""
+    nuls: int = 0
+    """Zero bytes, which no line is shown with."""
     stopped_at: int | None = None
     """The byte at which the time for reading was over; None where it was read whole."""
 
@@ -297,6 +299,7 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
     for offset, block in _blocks(file):
         digest.update(block)
         read.bytes += len(block)
+        read.nuls += block.count(0)
         index = at = 0
         is_open = bool(log.tracebacks.open or state.held or log.block or log.pieces.waiting or log.going_on.waiting)
         if not is_open and not options.worker_only:

@@ -12,7 +12,6 @@ Rules
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import os
 import re
@@ -22,17 +21,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
+from rerail.collectors.packed_files import open_packed
 from rerail.collectors.patience import Patience
 from rerail.collectors.sources.agent_events import facts_of_agent_events, is_agent_events
 from rerail.collectors.sources.attempts import FACTS_PER_BYTE
-from rerail.collectors.sources.encodings import text_stream
+from rerail.collectors.sources.encodings import is_binary, nul_words, text_stream
 from rerail.collectors.sources.error_files import PLACE, evidence_of_error_file, is_error_file
 from rerail.collectors.sources.kube_files import is_kubernetes
 from rerail.collectors.sources.line_wrappings import is_wrapped
 from rerail.collectors.sources.log_reader import read_log
 from rerail.collectors.sources.scheduler_files import SchedulerFiles
 from rerail.collectors.sources.slurm_output import is_slurm
-from rerail.collectors.uploads import Kind, understood
+from rerail.collectors.uploads import CUT_OFF, Kind, understood
 from rerail.server.core.codec import FactError
 from rerail.server.core.facts import AttemptStarted, Evidence, Exit, Fact, MarkStage, RecoveryMark
 
@@ -63,6 +63,8 @@ class FileRead:
     lines_counted: int = 0
     reason: str | None = None
     """Why it, or a part of it, was not read."""
+    remark: str | None = None
+    """What else a person should know about the reading of it."""
 
 
 @dataclass(slots=True)
@@ -102,9 +104,12 @@ def files_in(paths: Iterable[str]) -> Iterator[Path]:
                     yield Path(folder) / each
 
 
-def open_log(path: Path) -> BinaryIO:
-    """A file's bytes, unpacked where its name ends in `.gz`, and as UTF-8 whatever its mark says. Raises OSError."""
-    return text_stream(gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb"))  # type: ignore[arg-type]
+def open_log(path: Path, on_cut: Callable[[str], object] = lambda _: None) -> BinaryIO:
+    """A file's bytes, unpacked where it is packed, and as UTF-8 whatever its mark says. Raises OSError.
+
+    `on_cut` hears how it is packed where it is cut off.
+    """
+    return text_stream(open_packed(path, on_cut))
 
 
 def kind_of(path: Path, head: bytes) -> str:
@@ -127,7 +132,7 @@ def kind_of(path: Path, head: bytes) -> str:
         return "cycle file"
     if path.suffix in (".jsonl", ".json") or (head.lstrip()[:2] == b'{"' and b"Traceback" not in head):
         return "records"
-    if b"\0" in head[:4096] and head[:4096].count(b"\0") > 64:
+    if is_binary(head):
         return "binary"
     return "log"
 
@@ -156,12 +161,14 @@ def read_run_files(
         try:
             with open_log(path) as file:
                 head = file.read(HEAD_BYTES)
-        except (OSError, EOFError, gzip.BadGzipFile) as error:
+        except OSError as error:
             run.files.append(FileRead(str(path), "skipped", reason=str(getattr(error, "strerror", None) or error)))
             continue
         kind = kind_of(path, head)
         if not head:
             run.files.append(FileRead(str(path), "skipped", reason="empty"))
+        elif len(head) < HEAD_BYTES and not head.strip(b"\0"):
+            run.files.append(FileRead(str(path), "skipped", reason="nothing but NUL bytes"))
         elif kind in ("binary", "cycle file") or (kind == "records" and path.suffix != ".json"):
             run.files.append(FileRead(str(path), "skipped", reason=f"{kind}: holds no evidence that is read here"))
         else:
@@ -336,7 +343,8 @@ def _read_log(
     local = LOCAL_RANK_IN_PATH.search(place)
     named = RANK_IN_NAME.search(path.name)
     prefix = b"[default%d]:" % int(local[1]) if local else b"%d: " % int(named[1]) if named else b""
-    with open_log(path) as file:
+    cut: list[str] = []
+    with open_log(path, cut.append) as file:
         read = read_log(
             file, emitter=emitter, run=RUN, fallback_at=fallback, zone_seconds=zone_seconds,
             year=time.gmtime(path.stat().st_mtime).tm_year, prefix=prefix,
@@ -350,9 +358,11 @@ def _read_log(
         facts = [_keyless(fact) for fact in facts]
     run.facts += facts
     reason = None
+    remarks = [CUT_OFF.format(packing=cut[0])] if cut else []
+    remarks += [nul_words(read.nuls)] if read.nuls else []
     if read.stopped_at is not None:
         reason = f"reading stopped after {seconds:g} s at byte {read.stopped_at}: nothing behind it was read"
-    return FileRead(str(path), "log", len(facts), read.bytes, read.lines_counted, reason)
+    return FileRead(str(path), "log", len(facts), read.bytes, read.lines_counted, reason, "; ".join(remarks) or None)
 
 
 def _keyless(fact: Fact) -> Fact:

@@ -32,13 +32,17 @@ def fingerprint(path: Path) -> str | None:
 
 
 def whole_lines(path: Path, offset: int, *, most_bytes: int = MOST_BYTES) -> Iterator[tuple[int, bytes, int]]:
-    """`(first byte, line, first byte of what follows)` from `offset` on. Raises OSError."""
+    """`(first byte, line, first byte of what follows)` from `offset` on. Raises OSError.
+
+    A line that held zero bytes is given without them, behind a single one: whoever follows a file says so.
+    """
     with path.open("rb") as file:
         file.seek(offset)
         data = file.read(most_bytes)
     start = 0
     while (end := data.find(b"\n", start)) >= 0:
-        yield offset + start, shown(data, start, end), offset + end + 1
+        line = shown(data, start, end)
+        yield offset + start, b"\0" + line if data.find(b"\0", start, end) >= 0 else line, offset + end + 1
         start = end + 1
     if start == 0 and len(data) == most_bytes:
         # One line fills the whole buffer: it is no log line, and waiting for its end would stop the source.
@@ -56,9 +60,28 @@ def shown(data: bytes, start: int, end: int) -> bytes:
     bar = data.rfind(b"%|", start, text) if text > start else -1
     if bar >= 0 and last - bar < LONGEST_LINE // 2:
         text = data.rfind(b"\r", start, bar) + 1 or start
+    if data.find(b"\0", text, end if end - text <= LONGEST_LINE else text + LONGEST_LINE) >= 0:
+        # Where a machine crashed, what never reached the disk reads as zero bytes.
+        return shown_alone(data[text:end].replace(b"\0", b""))
     if end - text > LONGEST_LINE and data.find(b"\x1b", text, text + LONGEST_LINE) >= 0:
         return _SEQUENCE.sub(b"", data[text:end])[:LONGEST_LINE]
     return data[text : min(end, text + LONGEST_LINE)]
+
+
+def shown_alone(line: bytes) -> bytes:
+    """The same of a line without a newline."""
+    return shown(line, 0, len(line))
+
+
+def nul_count(path: Path, start: int, end: int) -> int:
+    """How many zero bytes stand between two offsets. Raises OSError."""
+    count = 0
+    with path.open("rb") as file:
+        file.seek(start)
+        while start < end and (data := file.read(min(MOST_BYTES, end - start))):
+            count += data.count(0)
+            start += len(data)
+    return count
 
 
 def last_part(path: Path, offset: int) -> bytes:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 
 from rerail.collectors.formats import ImportFormat, OldFile
+from rerail.collectors.sources.encodings import nul_words
 from rerail.collectors.sources.folders import read_folder
 from rerail.collectors.sources.log_reader import Read, read_log
 from rerail.server.core.codec import FactError
@@ -63,6 +64,8 @@ def _whole(old: OldFile, kind: str) -> Read:
 
 def _logs(old: OldFile) -> Iterator[Fact]:
     read = _whole(old, "log")
+    if read.nuls:
+        old.remark(nul_words(read.nuls))
     yield from _dated(old, read)
     if told := _what_of_training(read):
         old.remark(told)

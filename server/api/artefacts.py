@@ -12,16 +12,18 @@ Rules
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, TypeVar
 from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from rerail.collectors.archives import is_archive
+from rerail.collectors.patience import PATIENCE_SECONDS, Patience
 from rerail.server.api.answers import respond
 from rerail.server.api.intake import authorise
-from rerail.server.artefacts import ArtefactDesk, Gift
+from rerail.server.artefacts import ArtefactDesk, Gift, stopped
 from rerail.server.core.report import iso
 from rerail.server.errors import RefusedRequestError
 from rerail.server.queries import Queries
@@ -32,6 +34,12 @@ AT_ONCE = 4
 
 DRAINED = 4
 """Times the limit that is read on and thrown away, so that the sender sees the answer and not a broken connection."""
+
+Result = TypeVar("Result")
+LOOK_SECONDS = 0.25
+"""So often it is looked whether somebody still waits for an answer."""
+LOOKS_WHEN_CLOSING = 4
+"""So often work that should stop is looked at when the server ends, which cuts what does not answer within 3 s."""
 
 MEGABYTE = 1024 * 1024
 Digest = Annotated[str, Path(description="SHA-256 of the file", pattern="^[0-9a-f]{64}$")]
@@ -75,8 +83,10 @@ def artefacts_router(queries: Queries, desk: ArtefactDesk, token: str | None, la
         authorise(request, token)
         async with places:
             content = await file_of(request, largest_bytes)
-            if is_archive(content):
-                gifts, refused = await run_in_threadpool(desk.give_archive, incident_id, content, largest_bytes, author)
+            patience = Patience(PATIENCE_SECONDS)
+            if await run_in_threadpool(is_archive, content):
+                given = desk.give_archive, incident_id, content, largest_bytes, author, patience
+                gifts, refused = await while_waited_for(request, patience, *given)
                 told: dict[str, object] = {
                     "kind": "archive",
                     "name": name,
@@ -87,7 +97,8 @@ def artefacts_router(queries: Queries, desk: ArtefactDesk, token: str | None, la
                     "remarks": [f"{row.name}: {why}" for row in _rows(gifts) for why in row.remarks],
                 }
             else:
-                gift = await run_in_threadpool(desk.give, incident_id, name, content, author, rank)
+                asked = desk.give, incident_id, name, content, author, rank, patience
+                gift = await while_waited_for(request, patience, *asked)
                 told = {**_shown(gift.artefact), "new": gift.is_new}
         answer = respond(request, told)
         answer.status_code = 201 if told["new"] else 200
@@ -112,7 +123,7 @@ def artefacts_router(queries: Queries, desk: ArtefactDesk, token: str | None, la
         authorise(request, token)
         return respond(request, _shown(desk.restore(incident_id, sha256, reason, author)))
 
-    @router.get("/api/v1/artefacts/{sha256}", summary="A file as it was given")
+    @router.get("/api/v1/artefacts/{sha256}", summary="A file as it was given, without its secrets")
     def download(sha256: Digest) -> Response:
         row, content = queries.artefact(sha256)
         plain = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in row.name)
@@ -155,6 +166,28 @@ def _shown(given: GivenArtefact) -> dict[str, object]:
         "changed_by": given.changed_by,
         "reason": given.reason,
     }
+
+
+async def while_waited_for(
+    request: Request, patience: Patience, work: Callable[..., Result], *arguments: object
+) -> Result:
+    """What `work` gives in a thread; its patience ends when the client leaves or the server is told to stop.
+
+    Raises RefusedRequestError (503) where the server ends and the work does not see it in time.
+    """
+    task = asyncio.ensure_future(run_in_threadpool(work, *arguments))
+    closing: asyncio.Event = request.app.state.closing
+    looks = 0
+    while not (await asyncio.wait({task}, timeout=LOOK_SECONDS))[0]:
+        if closing.is_set():
+            patience.end()
+            looks += 1
+            if looks > LOOKS_WHEN_CLOSING:
+                task.add_done_callback(lambda late: late.cancelled() or late.exception())  # Nobody hears of it.
+                raise stopped()
+        elif await request.is_disconnected():
+            patience.end()
+    return task.result()
 
 
 async def file_of(request: Request, largest: int) -> bytes:

@@ -17,8 +17,9 @@ from typing import Annotated
 from fastapi import APIRouter, FastAPI, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from rerail.collectors.patience import PATIENCE_SECONDS, Patience
 from rerail.server.api.answers import plain, respond
-from rerail.server.api.artefacts import file_of
+from rerail.server.api.artefacts import file_of, while_waited_for
 from rerail.server.api.bodies import json_object
 from rerail.server.api.intake import authorise, read_body
 from rerail.server.api.reads import Limit, Offset
@@ -117,7 +118,9 @@ def notes_router(queries: Queries, desk: NoteDesk, token: str | None, largest_by
         author: Annotated[str | None, Query(max_length=200)] = None,
     ) -> Response:
         authorise(request, token)
-        row = await run_in_threadpool(desk.attach, name, await file_of(request, largest_bytes), author)
+        content = await file_of(request, largest_bytes)
+        patience = Patience(PATIENCE_SECONDS)
+        row = await while_waited_for(request, patience, desk.attach, name, content, author, patience)
         path = f"/api/v1/artefacts/{row.sha256}"
         answer = respond(request, {"sha256": row.sha256, "name": row.name, "size_bytes": row.size, "path": path})
         answer.status_code = 201

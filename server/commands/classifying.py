@@ -249,7 +249,7 @@ def _answer(group: Sequence[str], files: RunFiles, found: Sequence[Interruption]
         "interruptions": [_interruption_answer(each, files, places) for each in found],
         "files": [
             {"path": file.path, "kind": file.kind, "bytes": file.bytes, "facts": file.facts,
-             "lines_counted": file.lines_counted, "reason": file.reason}
+             "lines_counted": file.lines_counted, "reason": file.reason, "remark": file.remark}
             for file in files.files
             if file.kind != "skipped"
         ],
@@ -336,6 +336,8 @@ def _print(group: Sequence[str], files: RunFiles, found: Sequence[Interruption])
     for file in complaints[:10]:
         extent = "not read" if file.kind == "skipped" else "not all read"
         print(f"  {extent}: {file.path}: {file.reason}", file=sys.stderr)
+    for file in [file for file in files.files if file.remark is not None][:10]:
+        print(f"  {file.path}: {file.remark}", file=sys.stderr)
     if len(complaints) > 10:
         print(f"  … and {len(complaints) - 10} more files like these", file=sys.stderr)
 

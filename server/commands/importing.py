@@ -18,7 +18,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -26,7 +26,9 @@ from typing import BinaryIO
 from zoneinfo import ZoneInfo
 
 from rerail.collectors.formats import ImportFormat, OldFile, OldFolder, formats
+from rerail.collectors.packed_files import open_packed
 from rerail.collectors.sources.encodings import text_stream
+from rerail.collectors.uploads import CUT_OFF
 from rerail.server.commands import opened_store, settings_of
 from rerail.server.commands.imported import Taken, told_of
 from rerail.server.core.codec import FactError, encode_line
@@ -216,7 +218,7 @@ class _File:
         return f"{self.path}:{line}" if self._format is None else f"{self.path}, fact {line}"
 
     def _read(self) -> Iterator[tuple[int, bytes]]:
-        with _open(self.path) as file:
+        with _open(self.path, self._is_cut) as file, _readable(self.path):
             number = size = 0
             for number, line in enumerate(file, 1):
                 size += len(line)
@@ -226,8 +228,11 @@ class _File:
                 yield number, line if line.endswith(b"\n") else line + b"\n"
             self._progress.show(number, size)
 
+    def _is_cut(self, packing: str) -> None:
+        self._remark(CUT_OFF.format(packing=packing))
+
     def _content(self) -> bytes:
-        with _open(self.path) as file:
+        with _open(self.path, self._is_cut) as file, _readable(self.path):
             content = file.read(LARGEST_FILE + 1)
         if len(content) > LARGEST_FILE:
             raise RerailError(f"{self.path} is larger than {LARGEST_FILE} bytes")
@@ -247,11 +252,19 @@ class _File:
         self._counts.examples.append(f"{self.path}:{line}: {error}")
 
 
-def _open(path: str) -> BinaryIO:
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RerailError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _open(path: str, on_cut: Callable[[str], object] = lambda _: None) -> BinaryIO:
     if path == "-":
         return text_stream(sys.stdin.buffer)
     try:
-        return text_stream(gzip.open(path, "rb") if path.endswith(".gz") else Path(path).open("rb"))  # type: ignore[arg-type]
+        return text_stream(open_packed(Path(path), on_cut))
     except OSError as error:
         raise RerailError(f"{path} cannot be read: {error.strerror or error}") from None
 
@@ -259,7 +272,7 @@ def _open(path: str) -> BinaryIO:
 def _in_run(line: bytes, run_id: str) -> bytes:
     try:
         stated = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return line  # The intake refuses it, and says why.
     if not isinstance(stated, dict):
         return line
@@ -300,7 +313,7 @@ def _batches(lines: Iterable[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:
 def _is_context(line: bytes) -> bool:
     try:
         stated = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(stated, dict) and stated.get("kind") == "context"
 

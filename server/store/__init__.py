@@ -253,6 +253,10 @@ class Store(Protocol):
     def keep_artefact(self, row: ArtefactRow, content: bytes) -> bool:
         """Keep a file that was given to an incident; False, and nothing changes, where its run has it already."""
 
+    def keep_artefacts(self, given: Sequence[tuple[ArtefactRow, bytes]]) -> list[bool]:
+        """The same for several files, all of them or none: one after the other costs a transaction each."""
+        ...
+
     def renew_artefact(self, row: ArtefactRow) -> None:
         """Say anew what was understood of a file that is kept; its contents and place stay."""
 

@@ -8,14 +8,29 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import zstandard
-from sqlalchemy import Engine, select, update
+from sqlalchemy import Connection, Engine, select, update
 
 from rerail.server.query_results import ArtefactRow
 from rerail.server.store import documents, tables
 from rerail.server.store.append import key_of, upsert
 
 _artefact = tables.artefact.c
+
+
+def _keep(connection: Connection, row: ArtefactRow, packed: bytes) -> bool:
+    kept = connection.execute(
+        upsert(connection, tables.artefact)
+        .values(
+            run_id=key_of(row.run_id), sha256=row.sha256, incident_id=row.incident_id, received_at=row.received_at,
+            size=row.size, document=documents.document(row), content=packed,
+        )
+        .on_conflict_do_nothing()
+        .returning(_artefact.sha256)
+    ).one_or_none()  # fmt: skip
+    return kept is not None
 
 
 class ArtefactShelf:
@@ -25,20 +40,12 @@ class ArtefactShelf:
         self._write = write
         self._read = read
 
-    def keep(self, row: ArtefactRow, content: bytes) -> bool:
-        """See `Store.keep_artefact`."""
-        packed = zstandard.ZstdCompressor(level=3).compress(content)
+    def keep(self, given: Sequence[tuple[ArtefactRow, bytes]]) -> list[bool]:
+        """See `Store.keep_artefacts`."""
+        compressor = zstandard.ZstdCompressor(level=3)
+        packed = [(row, compressor.compress(content)) for row, content in given]
         with self._write.begin() as connection:
-            kept = connection.execute(
-                upsert(connection, tables.artefact)
-                .values(
-                    run_id=key_of(row.run_id), sha256=row.sha256, incident_id=row.incident_id,
-                    received_at=row.received_at, size=row.size, document=documents.document(row), content=packed,
-                )
-                .on_conflict_do_nothing()
-                .returning(_artefact.sha256)
-            ).one_or_none()  # fmt: skip
-        return kept is not None
+            return [_keep(connection, row, content) for row, content in packed]
 
     def renew(self, row: ArtefactRow) -> None:
         """See `Store.renew_artefact`."""

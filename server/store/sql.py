@@ -206,7 +206,12 @@ class SqlStore:
     def keep_artefact(self, row: ArtefactRow, content: bytes) -> bool:
         """Keep a file; False where its run has it already."""
         with engines.answering():
-            return self._artefacts.keep(row, content)
+            return self._artefacts.keep([(row, content)])[0]
+
+    def keep_artefacts(self, given: Sequence[tuple[ArtefactRow, bytes]]) -> list[bool]:
+        """Keep files at once; of each False where its run has it already."""
+        with engines.answering():
+            return self._artefacts.keep(given)
 
     def renew_artefact(self, row: ArtefactRow) -> None:
         """Say anew what was understood of a kept file."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import pickle
 import random
+import struct
 import tarfile
+import time
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
@@ -16,6 +21,11 @@ from hashlib import sha256
 import httpx
 import pytest
 
+from rerail.collectors.patience import Patience
+from rerail.server.api.artefacts import AT_ONCE
+from rerail.server.artefacts import ArtefactDesk
+from rerail.server.errors import RefusedRequestError
+from rerail.server.ingest import Ingest
 from rerail.server.preparing import prepare_database
 from rerail.server.projector import Projector
 from rerail.server.settings import Settings
@@ -186,17 +196,42 @@ class Evil:
         return print, ("run",)
 
 
+def zipped(**files: bytes) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as folder:
+        for name, content in files.items():
+            folder.writestr(name, content)
+    return packed.getvalue()
+
+
+def taped(mode: str, **files: bytes) -> bytes:
+    tape = io.BytesIO()
+    with tarfile.open(fileobj=tape, mode=mode) as archive:
+        for name, content in files.items():
+            told = tarfile.TarInfo(name)
+            told.size = len(content)
+            archive.addfile(told, io.BytesIO(content))
+    return tape.getvalue()
+
+
+def png(*parts: tuple[bytes, bytes]) -> bytes:
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in parts
+    )
+
+
+HEAD, PIXELS = (b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)), (b"IDAT", zlib.compress(b"\0\x7f"))
+PICTURE = png(HEAD, PIXELS, (b"IEND", b""))
+
+
 @pytest.mark.parametrize(
     ("name", "content", "kind", "words"),
     [
-        ("trace_rank_0", pickle.dumps(Evil(), 2), "flight_recorder", "opcode GLOBAL at offset 2"),
         ("trace", recorded("hang4_rank_0"), "flight_recorder", "name the file by its rank"),
         ("rank_0.json", b'{"version": "3.1", "entries": []}', "flight_recorder", "3.1 is not known"),
-        ("photo.png", b"\x89PNG\0\0\0\0", "unknown", "neither a flight recorder dump nor text"),
+        ("one.png", PICTURE, "unknown", "neither a flight recorder dump nor text"),
         ("empty.log", b"   \n", "unknown", "the file is empty"),
         ("quiet.log", b"all is well\n", "log", "no line of it tells of a fault"),
-        ("old.pickle", pickle.dumps({"entries": []}, 0), "flight_recorder", "a pickle of protocol 0 or 1"),
-        ("old.pickle", pickle.dumps(Evil(), 1), "flight_recorder", "a pickle of protocol 0 or 1"),
     ],
 )
 def test_what_cannot_be_understood_is_kept_and_said(
@@ -206,6 +241,34 @@ def test_what_cannot_be_understood_is_kept_and_said(
     assert (told["kind"], told["pieces"]) == (kind, 0)
     assert words in told["refused"][0]
     assert run.get(f"/api/v1/artefacts/{told['sha256']}").content == content
+
+
+def test_what_nobody_can_mask_is_not_kept_and_said(run: httpx.Client):
+    secret = b"password=hunter2zzz\n"
+    nested = b"\x80\x02" + b"]" * 3000 + b"a" * 2999 + b"."
+    for name, content, words in [
+        ("trace_rank_0", pickle.dumps(Evil(), 2), "opcode GLOBAL at offset 2"),
+        ("trace_rank_0", pickle.dumps({"version": secret.decode()}, 2)[:-2], "without saying so"),
+        ("trace_rank_0", pickle.dumps({}, 2) + lzma.compress(secret), "bytes stand behind the end of the pickle"),
+        ("deep_rank_0", nested, "nests lists and mappings more than 64 deep"),
+        ("itself_rank_0", b"\x80\x04]\x94h\x00a.", "more than 64 deep"),
+        ("old.pickle", pickle.dumps({"entries": []}, 0), "a pickle of protocol 0 or 1"),
+        ("old.pickle", pickle.dumps(Evil(), 1), "a pickle of protocol 0 or 1"),
+        ("photo.png", b"\x89PNG\r\n" + secret, "begins like a picture"),
+        ("a.zst", b"\x28\xb5\x2f\xfd" + secret, "packed as zstd"),
+        ("thrice.gz", gzip.compress(lzma.compress(bz2.compress(secret))), "more than 2 times"),
+        ("a.tar.gz.gz", gzip.compress(gzip.compress(taped("w", a=secret))), "several files in one"),
+        ("core", b"\x7fELF" + bytes(range(256)) * 9 + secret, "neither text, a dump nor a picture"),
+        ("a.pdf", b"%PDF-1.4\n" + secret + zlib.compress(random.Random(3).randbytes(900)) + b"\0", "neither text"),
+    ]:
+        answer = run.post(PATH, params={"name": name}, content=content)
+        told = answer.json()["error"]
+        assert (answer.status_code, told["message"].startswith(f"{name}: ")) == (422, True), (name, told)
+        assert words in told["message"] and "it was not kept" in told["message"] and "unpack it" in told["hint"]
+    told = give(run, "deep.zip", zipped(inner=zipped(third=zipped(log=secret), log=TRACEBACK)))
+    assert told["pieces"] == 1
+    assert "inner: third: an archive in an archive in an archive: more than 2 are not opened" in told["refused"]
+    assert [each["size_bytes"] for each in run.get(PATH).json()["artefacts"]] == [len(TRACEBACK)]
 
 
 def test_a_packed_file_that_cannot_be_unpacked_is_not_kept_since_nobody_can_mask_it(run: httpx.Client):
@@ -230,27 +293,41 @@ def test_secrets_do_not_reach_the_store_whatever_a_file_is(run: httpx.Client):
     line = f"[rank1]: ValueError: no access with {secret}\n"
     dump = pickle.loads(recorded("hang4_rank_2"))
     dump["entries"][0]["frames"] = [{"name": f"load('{secret}')", "filename": "train.py", "line": 3}]
-    cut = pickle.dumps(dump, 2)[:-9]
     for name, content in [
         ("a.log", line.encode()),
         ("b.log.gz", gzip.compress(line.encode())),
         ("c.log", line.encode("utf-16")),
         ("d.log", b"caf\xe9\n" + line.encode()),
         ("trace_rank_2", pickle.dumps(dump, 2)),
-        ("trace_rank_3", cut),
         ("trace_rank_4.gz", gzip.compress(pickle.dumps(dump, 2))),
         ("trace_rank_5.json", json.dumps(dump).encode()),
-        ("old.pickle", pickle.dumps(dump, 0)),
+        ("e.log", b"x\0y\n" + line.encode() + b"\0" * 4096),
+        ("f.log", line.encode("utf-16-le")),
+        ("g.log", line.encode("utf-16-be")),
+        ("h.log.xz", lzma.compress(line.encode())),
+        ("i.log.bz2", bz2.compress(line.encode())),
+        ("j.log.gz.gz", gzip.compress(gzip.compress(line.encode() + b"j"))),
+        ("k.pdf", b"%PDF-1.4\n" + line.encode()),
+        ("l.zip", zipped(log=gzip.compress(line.encode() + b"l"))),
+        ("m.zip", zipped(inner=zipped(log=line.encode() + b"m"))),
+        ("n.tar.xz", taped("w:xz", log=line.encode() + b"n")),
     ]:
-        stored = run.get(f"/api/v1/artefacts/{give(run, name, content)['sha256']}").content
-        shown = gzip.decompress(stored) if name.endswith(".gz") else stored
-        assert secret[3:].encode() not in shown.replace(b"\0", b""), name
+        told = give(run, name, content)
+        told = told["files"][0] if "files" in told else told
+        assert told["pieces"] == 1, name
+        stored = shown = run.get(f"/api/v1/artefacts/{told['sha256']}").content
+        while unpack := next((each for start, each in UNPACK.items() if shown.startswith(start)), None):
+            shown = unpack(shown)
+        assert secret[3:].encode() not in shown.replace(b"\0", b"") + stored, name
         assert b"***" in shown or name == "a.log", name
-        if name == "trace_rank_3":
-            assert len(shown) == len(cut)
+    worded = png(HEAD, (b"tEXt", b"Comment\0" + secret.encode()), PIXELS, (b"IEND", b"")) + line.encode()
+    assert run.get(f"/api/v1/artefacts/{give(run, 'one.png', worded)['sha256']}").content == PICTURE
     kept = pickle.loads(gzip.decompress(run.get(f"/api/v1/artefacts/{told_of(run, 'trace_rank_4.gz')}").content))
     assert kept["entries"][0]["frames"][0]["name"] == "load('***')"
     assert kept["entries"][1:] == dump["entries"][1:]
+
+
+UNPACK = {b"\x1f\x8b": gzip.decompress, b"BZh": bz2.decompress, b"\xfd7zXZ": lzma.decompress}
 
 
 def told_of(run: httpx.Client, name: str) -> str:
@@ -304,12 +381,13 @@ def test_the_files_of_an_archive_are_given_one_by_one(run: httpx.Client, settled
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         archive.addfile(link)
     told = give(run, "dumps.tar.gz", tape.getvalue())
-    assert (told["kind"], told["pieces"], told["refused"]) == ("archive", 4, [])
+    assert (told["kind"], told["pieces"]) == ("archive", 4)
+    assert told["refused"] == ["link: a symbolic link: passed over"]
     assert [each["name"] for each in told["files"]] == [f"hang4_rank_{rank}" for rank in range(4)]
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as folder:
         folder.writestr("side/hang4_rank_1.sidecar.json", recorded("hang4_rank_1.sidecar.json"))
-        folder.writestr("photo.png", b"\x89PNG\0\0")
+        folder.writestr("photo.png", PICTURE)
     told = give(run, "more.zip", packed.getvalue())
     assert told["pieces"] == 1 and "photo.png: neither a flight recorder dump nor text" in told["refused"]
     settled(run)
@@ -320,15 +398,48 @@ def test_the_files_of_an_archive_are_given_one_by_one(run: httpx.Client, settled
 
 
 def test_a_broken_archive_gives_what_could_be_read(run: httpx.Client):
-    tape = io.BytesIO()
-    with tarfile.open(fileobj=tape, mode="w") as archive:
-        for name in ("one.log", "two.log"):
-            told = tarfile.TarInfo(name)
-            told.size = len(TRACEBACK)
-            archive.addfile(told, io.BytesIO(TRACEBACK))
-    told = give(run, "cut.tar", tape.getvalue()[:1600])
-    assert [each["name"] for each in told["files"]] == ["one.log"]
-    assert any("broken" in why for why in told["refused"])
+    tape = taped("w", **{"one.log": TRACEBACK, "two.log": TRACEBACK})
+    for length in (1024, 1200, 1600):  # behind the first file, inside the header of the second, and inside of that
+        told = give(run, "cut.tar", tape[:length])
+        assert [each["name"] for each in told["files"]] == ["one.log"]
+        assert any("broken or cut off" in why for why in told["refused"]), length
+    assert "holds no file" in give(run, "empty.zip", zipped())["refused"][0]
+    too_many = run.post(PATH, params={"name": "many.zip"}, content=zipped(**{str(n): b"" for n in range(16_385)}))
+    assert too_many.status_code == 413
+    assert "16385 files; the most is 16384: none was read" in too_many.json()["error"]["message"]
+
+
+def test_what_is_given_at_once_has_one_time_and_what_was_read_in_it_counts(run: httpx.Client, settings: Settings):
+    ticks = iter(range(1000))
+    store = open_store(settings.database_url)
+    ingest = Ingest(store)
+    ingest.start()
+    desk = ArtefactDesk(store, lambda batch: ingest.submit(batch).result())
+    files = {f"{number}.log": TRACEBACK + b"%d" % number for number in range(9)}
+    gifts, refused = desk.give_archive("a~0", zipped(**files), 1 << 20, None, Patience(30, lambda: next(ticks)))
+    assert 0 < len(gifts) < 9
+    assert f"{9 - len(gifts)} files were not read, since the 30 s for what is given at once were over" in refused[0]
+    ended = Patience(30)
+    ended.end()
+    with pytest.raises(RefusedRequestError, match="stopped"):
+        desk.give("a~0", "late.log", TRACEBACK + b"late", patience=ended)
+    assert len(run.get(PATH).json()["artefacts"]) == len(gifts)
+    ingest.close()
+    store.close()
+
+
+def test_nothing_is_read_for_a_client_that_left(run: httpx.Client):
+    """As many as may be read at once leave; were their files read on, the next would wait for a minute."""
+    endless = b'Traceback (most recent call last):\n  File "x", line 3\n' * 200_000
+    for number in range(AT_ONCE):
+        with pytest.raises(httpx.ReadTimeout):
+            run.post(
+                PATH, params={"name": "x.log"}, content=endless + b"%d" % number, timeout=httpx.Timeout(9, read=0.3)
+            )
+    begin = time.monotonic()
+    assert give(run, "rank1.log", TRACEBACK)["pieces"] == 1
+    assert time.monotonic() - begin < 15
+    assert [each["name"] for each in run.get(PATH).json()["artefacts"]] == ["rank1.log"]
 
 
 def test_unknown_incidents_foreign_pages_and_missing_names_are_refused(run: httpx.Client):

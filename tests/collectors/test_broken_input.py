@@ -28,7 +28,7 @@ def test_a_broken_line_is_told_with_its_place_and_the_rest_is_read(tmp_path: Pat
     first, second = (fact for fact in facts if isinstance(fact, Blind))
     assert f"byte {len(GOOD[0])} " in str(first.reason)
     assert "not UTF-8" in str(first.reason)
-    assert "NUL" in str(second.reason)
+    assert "NUL bytes, which were left out" in str(second.reason)
     assert "2 such lines" in str(second.reason)
     assert [fact.exit_code for fact in facts if isinstance(fact, Exit)] == [-9]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rerail.collectors.masking import LONGEST_TEXT, masked, masked_arguments, masked_lines
+from rerail.collectors.masking import LONGEST_TEXT, masked, masked_arguments, masked_bytes, masked_writing
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,14 @@ from rerail.collectors.masking import LONGEST_TEXT, masked, masked_arguments, ma
         ("{'Set-Cookie': 'id=0a1b2c3d; Path=/'}", "0a1b2c3d"),
         ("refused, sig=c2VjcmV0c2VjcmV0c2VjcmV0 was sent", "c2VjcmV0c2VjcmV0c2VjcmV0"),
         ("PHPSESSIONID=0a1b2c3d4e", "0a1b2c3d4e"),
+        ("+ curl -sS -u bob:curlpw123 https://x/", "curlpw123"),
+        ("curl --user=bob:curlpw123 https://x/", "curlpw123"),
+        ("mysqldump -u root -pmysqlpw1 runs", "mysqlpw1"),
+        ("sshpass -p sshpw1 ssh n1", "sshpw1"),
+        ("redis-cli -h cache -a redispw1 ping", "redispw1"),
+        ("비밀번호: kpass1234", "kpass1234"),
+        ("로그인 실패 (암호=kpass1234)", "kpass1234"),
+        ("토큰：kpass1234", "kpass1234"),
         ("jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.sig", "eyJzdWIiOiIxMjM0In0"),
     ],
 )
@@ -55,6 +63,9 @@ def test_a_secret_is_masked_and_its_name_is_kept(text: str, secret: str) -> None
         "failed (exitcode: -9) local_rank: 1 (pid: 28989) of binary: /opt/venv/bin/python",
         "consumed tokens: 4194304 | tokens_per_second=51234.1",
         "loading tokenizer: Llama-3-tokenizer",
+        "mysql -u root -p runs",
+        "curl -u bob https://x/",
+        "토큰 4096 개, 비밀번호 없음",
         "def f(x): sig=3 # a short sig",
         "Did not get subsequent heartbeat. Waited 5.00 seconds.",
         "[rank1]: RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:11684.",
@@ -80,10 +91,21 @@ def test_control_characters_are_replaced() -> None:
 
 def test_a_whole_file_is_masked_and_nothing_else_of_it_is_lost():
     lines = [f"line {number} token=abcdefgh{number}" for number in range(5000)] + ["x" * 40_000]
-    shown = masked_lines("\n".join(lines))
+    shown = masked_bytes("\n".join(lines).encode()).decode()
     assert "abcdefgh" not in shown
     assert [line.split()[1] for line in shown.split("\n")[:5000]] == [str(number) for number in range(5000)]
     assert shown.endswith("x" * 40_000)
+
+
+def test_a_key_that_lies_across_the_pieces_of_a_text_is_masked_to_its_end() -> None:
+    key = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEpemline\n" * 30 + "-----END RSA PRIVATE KEY-----\n"
+    for length in range(11_500, 12_100, 7):
+        text = "é" * 99 + "x" * (length - 100) + "\n" + key + "after\n" * 3000
+        for shown in (masked_writing(text), masked_bytes(text.encode()).decode()):
+            assert "pemline" not in shown and shown.count("after") == 3000 and "***" in shown
+    endless = "é한" * 900_000
+    assert masked_bytes(endless.encode()).decode() == endless
+    assert masked_bytes(b"caf\xe9\n") == "caf\ufffd\n".encode()
 
 
 def test_a_pass_with_a_word_is_a_secret_and_a_pass_with_a_number_is_a_figure() -> None:

@@ -3,8 +3,14 @@
 # ruff: noqa: E501 - lines of logs are as long as they are
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
 import json
+import lzma
+import random
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,13 +18,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rerail.collectors.kept_files import kept
 from rerail.collectors.sources.encodings import text_bytes, text_stream
+from rerail.collectors.sources.launcher import LauncherSource
 from rerail.collectors.sources.line_prefixes import Labels
 from rerail.collectors.sources.line_wrappings import is_wrapped, unwrapped
 from rerail.collectors.sources.log_lines import LocalClock, read_line
 from rerail.collectors.sources.log_reader import read_log
 from rerail.collectors.sources.run_files import read_run_files
 from rerail.collectors.uploads import understood
+from rerail.server.cli import main
 from rerail.server.commands.classifying import Interruption, interruptions
 from rerail.server.core.facts import Evidence
 
@@ -236,6 +245,68 @@ def test_a_stream_gives_the_text_behind_its_mark_and_gives_it_again(text: str, e
     assert b"".join(parts) == expected
     stream.seek(0)
     assert stream.read() == expected
+
+
+NULS = {
+    "at the end": lambda text: text + b"\0" * 5000,
+    "at the end of a long file": lambda text: b"step 1\n" * 3000 + text + b"\0" * 5000,
+    "in the middle": lambda text: b"step 1\n" + b"\0" * 200_000 + text + b"ok\n",
+    "in a line": lambda text: text.replace(b"Val", b"V\0al"),
+    "alone": lambda text: b"step 1\n" + text + b"x\0y",
+}
+
+
+@pytest.mark.parametrize("place", NULS)
+def test_a_log_of_a_machine_that_crashed_is_a_log_without_its_zero_bytes(
+    tmp_path: Path, place: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+):
+    content = NULS[place]("".join(f"[rank6]: {line}\n" for line in TRACEBACK).encode())
+    count = content.count(0)
+    words = f"{count} NUL byte{' was' if count == 1 else 's were'} left out (a machine that crashed leaves them)"
+    (found,) = judged(tmp_path, content)
+    assert (found.verdict.cause, found.verdict.culprit_rank) == ("user_exception", 6)
+    told = understood("train.log", content)
+    assert [(piece.rank, piece.code) for piece in told.pieces] == [(6, "ValueError")]
+    assert told.remarks == (words,)
+    assert b"\0" not in kept(content) and b"ValueError" in kept(content)
+    log = tmp_path / "grown.log"
+    log.write_bytes(b"2026-11-03 12:00:00 start\n" + content)
+    facts = LauncherSource(node="n1", run="r", log=log).finish(None).facts
+    assert [(fact.rank, fact.code) for fact in facts if isinstance(fact, Evidence)] == [(6, "ValueError")]
+    assert words in caplog.text
+    assert main(["import", "logs", str(log), "--run", "r", "--stdout"]) == 0
+    shown = capsys.readouterr()
+    assert "ValueError" in shown.out and words in shown.err
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_a_mark_is_text(tmp_path: Path, encoding: str):
+    text = "단계 1 손실 2.0\n" + "".join(f"[rank6]: {line}\n" for line in TRACEBACK)
+    (found,) = judged(tmp_path, text.encode(encoding))
+    assert found.verdict.culprit_rank == 6
+    assert kept(text.encode(encoding)).decode() == text
+
+
+@pytest.mark.parametrize(
+    "pack", [gzip.compress, partial(bz2.compress, compresslevel=1), lzma.compress], ids=["gzip", "bzip2", "xz"]
+)
+def test_a_packed_log_is_read_as_far_as_it_goes_whatever_its_name(
+    tmp_path: Path, pack: Callable[[bytes], bytes], capsys: pytest.CaptureFixture[str]
+):
+    behind = random.Random(3).randbytes(150_000).hex().encode()
+    text = b"2026-11-03 12:00:00 start\n" + "".join(f"[rank6]: {line}\n" for line in TRACEBACK).encode()
+    whole = pack(text + behind)
+    for content, is_cut in ((whole, False), (whole[: len(whole) // 2], True)):
+        (found,) = judged(tmp_path, content)
+        assert (found.verdict.cause, found.verdict.culprit_rank) == ("user_exception", 6)
+        (read,) = read_run_files([str(tmp_path)]).files
+        assert ("is cut off: what came out of it was read" in str(read.remark)) is is_cut
+        assert main(["import", "logs", str(tmp_path / "train.log"), "--run", "r", "--stdout"]) == 0
+        shown = capsys.readouterr()
+        assert "ValueError" in shown.out and ("is cut off" in shown.err) is is_cut
+    (tmp_path / "train.log").write_bytes(whole[:12])
+    assert main(["import", "logs", str(tmp_path / "train.log"), "--run", "r", "--stdout"]) == 1
+    assert "train.log cannot be read: it is cut off before anything comes out of it" in capsys.readouterr().err
 
 
 # --- hostile ---

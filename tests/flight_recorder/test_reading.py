@@ -173,7 +173,8 @@ def test_the_ranks_of_a_group_are_never_evaluated(tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"[" * 200_000, "nested too deeply"),
+        (b"[" * 200_000, "nested more than 64 deep"),
+        (b"[" * 65 + b"]" * 65, "nested more than 64 deep"),
         (b"[" + b"[]," * 1_000_001, "more than 1000000 containers"),
         (b"[" + b"1," * 8_000_001, "or 8000000 values"),
         (b'{"version": ' + b"9" * 5000 + b"}", "a number of 5000 digits"),

@@ -110,6 +110,8 @@
       if (request.status !== 200 && request.status !== 201) shown.say(refused(request.status, told), "bad");
       else if (!told.pieces && told.refused.some((why) => why.includes("whose it is"))) {
         shown.ask("A dump does not say whose it is.", (number) => give(file, number));
+      } else if (told.kind === "archive" && !told.files.length) {
+        shown.say(`Nothing was kept: ${told.refused.slice(0, 5).join("; ")}${told.refused.length > 5 ? " …" : ""}.`, "bad");
       } else if (!told.pieces) shown.say(`Kept; nothing was understood: ${told.refused.join("; ") || "nothing in it tells of a fault"}.`, "bad");
       else if (told.kind === "archive") {
         const refusedHere = told.refused.length ? ` Not understood: ${told.refused.slice(0, 5).join("; ")}${told.refused.length > 5 ? " …" : ""}.` : "";

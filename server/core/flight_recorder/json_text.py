@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from typing import NoReturn
 
-from rerail.server.core.flight_recorder.refusal import MOST_BYTES, MOST_CONTAINERS, DumpRefusedError
+from rerail.server.core.flight_recorder.nesting import is_deeper
+from rerail.server.core.flight_recorder.refusal import MOST_BYTES, MOST_CONTAINERS, MOST_DEPTH, DumpRefusedError
 
 LONGEST_NUMBER = 40
 MOST_VALUES = 8_000_000
@@ -30,15 +31,18 @@ def read_json(content: bytes) -> object:
     if containers > MOST_CONTAINERS or content.count(b",") > MOST_VALUES:
         raise DumpRefusedError(f"the JSON text has more than {MOST_CONTAINERS} containers or {MOST_VALUES} values")
     try:
-        return json.loads(
+        value = json.loads(
             content.decode("utf-8-sig"), parse_int=_integer, parse_float=_number, parse_constant=_no_number
         )
     except UnicodeDecodeError as error:
         raise DumpRefusedError(f"not UTF-8 text at offset {error.start}") from None
     except RecursionError:
-        raise DumpRefusedError("the JSON text is nested too deeply") from None
+        raise DumpRefusedError(f"the JSON text is nested more than {MOST_DEPTH} deep") from None
     except json.JSONDecodeError as error:
         raise DumpRefusedError(f"not JSON: {error.msg} at offset {error.pos}") from None
+    if is_deeper(value, MOST_DEPTH):
+        raise DumpRefusedError(f"the JSON text is nested more than {MOST_DEPTH} deep")
+    return value
 
 
 def _integer(text: str) -> int:

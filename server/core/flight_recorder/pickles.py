@@ -4,8 +4,10 @@ Rules
 - A pickle is a program. Only opcodes that build plain values are known here: numbers, text, lists, tuples, mappings.
   Whatever names, imports, calls or rebuilds an object is refused with its name and its offset, before anything after
   it is read. Nothing of Python's own unpickler is used.
-- Bytes, opcodes, lengths of texts and sizes of containers have limits (`refusal.py`). A value may be used several
-  times (that is what the memo is for); whoever walks over it counts each time.
+- Bytes, opcodes, lengths of texts, sizes of containers and how deep they lie in one another have limits
+  (`refusal.py`). A value may be used several times (that is what the memo is for); whoever walks over it counts each
+  time. One that holds itself is endlessly deep.
+- All texts that a pickle holds are in its value: no key is set twice.
 """
 
 from __future__ import annotations
@@ -13,11 +15,13 @@ from __future__ import annotations
 import re
 import struct
 
+from rerail.server.core.flight_recorder.nesting import is_deeper
 from rerail.server.core.flight_recorder.refusal import (
     LONGEST_NUMBER_BYTES,
     LONGEST_TEXT,
     MOST_BYTES,
     MOST_CONTAINERS,
+    MOST_DEPTH,
     MOST_ITEMS,
     MOST_OPCODES,
     MOST_TEXTS,
@@ -60,17 +64,33 @@ def is_old_pickle(content: bytes) -> bool:
 
 def read_pickle(content: bytes) -> object:
     """The plain value that a pickle builds. Raises DumpRefusedError."""
+    return _read(content)[0]
+
+
+def read_whole_pickle(content: bytes) -> object:
+    """The same where nothing stands behind the pickle. Raises DumpRefusedError."""
+    value, end = _read(content)
+    if end < len(content):
+        raise DumpRefusedError(f"{len(content) - end} bytes stand behind the end of the pickle at offset {end}")
+    return value
+
+
+def _read(content: bytes) -> tuple[object, int]:
+    """The value, and the offset behind the pickle."""
     if len(content) > MOST_BYTES:
         raise DumpRefusedError(f"the dump has {len(content)} bytes; the most is {MOST_BYTES}")
     if not is_pickle(content):
         raise DumpRefusedError("not a pickle of protocol 2 to 5")
     reader = _Reader(content)
     try:
-        return reader.value()
+        value = reader.value()
     except IndexError:
         raise DumpRefusedError(f"the pickle takes a value that is not there (offset {reader.at})") from None
     except struct.error:
         raise DumpRefusedError(f"the pickle is cut off at offset {reader.at} of {len(content)}") from None
+    if is_deeper(value, MOST_DEPTH):
+        raise DumpRefusedError(f"the pickle nests lists and mappings more than {MOST_DEPTH} deep")
+    return value, reader.at + 1
 
 
 class _Reader:
@@ -237,4 +257,6 @@ class _Reader:
         for key, value in zip(items[::2], items[1::2], strict=True):
             if not isinstance(key, (str, int)):
                 raise DumpRefusedError(f"a key that is neither text nor number at offset {self.at}")
+            if key in target:
+                raise DumpRefusedError(f"a key that is set twice at offset {self.at}")
             target[key] = value

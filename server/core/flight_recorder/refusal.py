@@ -16,6 +16,9 @@ MOST_ENTRIES = 200_000
 MOST_VALUES = 4_000_000
 """Values looked at in one dump, shared ones each time: a list in itself a thousand times over does not multiply."""
 
+MOST_DEPTH = 64
+"""Lists and mappings in one another; a recorder's frames lie four deep."""
+
 MOST_ITEMS = 1_000_000
 """Of one list or mapping."""
 
