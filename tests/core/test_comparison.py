@@ -8,7 +8,7 @@ import pytest
 
 from rerail.server.core.comparison.arms import Arm, arm, whole_run
 from rerail.server.core.comparison.article import ARTICLE
-from rerail.server.core.comparison.comparing import compared
+from rerail.server.core.comparison.comparing import Difference, compared
 from rerail.server.core.comparison.likeness import CaveatLevel
 from rerail.server.core.comparison.pairing import PairedBy
 from rerail.server.core.comparison.resampling import mean_interval, quantile_difference, quantile_interval
@@ -73,6 +73,28 @@ def test_a_side_without_faults_is_refused_and_no_difference_is_computed():
     (found,) = compared([side(10), side(10, faults=0, run="b")]).differences
     assert found.is_refused
     assert (found.training, found.paired, found.median, found.rows) == (None, None, None, ())
+
+
+def test_other_fault_mixes_are_refused_in_plain_words_and_mixes_that_differ_somewhat_flagged():
+    def found(*causes: str, **plan: object) -> Difference:
+        one, other = side(10, **plan), side(10, run="b", **plan)
+        struck = [replace(each, cause=cause) for each, cause in zip(other.faults, causes, strict=True)]
+        first = [replace(each, cause="gpu_oom") for each in one.faults]
+        arms = [replace(one, faults=tuple(first)), replace(other, faults=tuple(struck))]
+        return compared(arms).differences[0]
+
+    other = found(*["nccl_timeout"] * 6)
+    assert other.is_refused and other.training is None
+    assert "Most faults are of other causes: 6 × gpu oom in a, 6 × nccl timeout in b." in other.sentence
+    some = found(*["gpu_oom"] * 4, *["nccl_timeout"] * 2)
+    assert not some.is_refused and [each.about for each in some.caveats] == ["faults"]
+    assert not found(*["gpu_oom"] * 6).caveats and not found(*["unknown"] * 6).caveats
+    assert not found(*["nccl_timeout"] * 6, schedule="seed 1").caveats, "planned to be the same"
+
+
+def test_sides_that_are_equal_are_not_ranked():
+    told = compared([side(10), side(10, run="b")])
+    assert told.sentence.startswith("Both have the same training goodput, ")
 
 
 def test_a_much_larger_world_is_refused_and_a_somewhat_larger_one_flagged():

@@ -210,7 +210,9 @@ def _said(first: Arm, second: Arm, made: Difference) -> str:
         return said + "."
     faster = "faster" if sure.figure < 0 else "slower"
     how = f"{count(sure.n, 'pair')}" if sure is made.paired else f"medians, n at least {sure.n}"
-    said += f". It recovers {duration(abs(round(sure.figure)))} {faster} per fault ({how}"
+    apart = duration(abs(round(sure.figure)))
+    pace = "as fast" if apart == duration(0) else f"{apart} {faster}"
+    said += f". It recovers {pace} per fault ({how}"
     if sure.low is not None and sure.high is not None:
         said += f"; 95 % of {duration(round(sure.low))} to {duration(round(sure.high))}"
         said += ")" if sure.excludes_zero else ", so it may be chance)"
@@ -229,7 +231,13 @@ def _sentence(arms: Sequence[Arm], differences: Sequence[Difference]) -> str:
     if len(ranked) < 2:
         return differences[0].sentence
     best, worst = ranked[0], ranked[-1]
-    return f"{best.title} has the most training goodput, {_pair(best)}; {worst.title} the least, {_pair(worst)}."
+    of_which = "Of those that can be compared, " if any(each.is_refused for each in differences) else ""
+    if _pair(best) == _pair(worst):
+        said = f"{of_which}{'both' if len(ranked) == 2 else 'all'} have the same training goodput, {_pair(best)}."
+        return said[0].upper() + said[1:]
+    return (
+        f"{of_which}{best.title} has the most training goodput, {_pair(best)}; {worst.title} the least, {_pair(worst)}."
+    )
 
 
 def _pair(arm: Arm) -> str:

@@ -3,8 +3,9 @@
 Rules
 - *Flagged*: the difference is shown, with what stands in its way. *Refused*: both sides are shown and no difference is
   computed, since it would be about something else than recovery.
-- Under one fault schedule the faults are the same by plan; without one the mix of causes, and how often they struck,
-  must be alike.
+- Under one fault schedule the faults are the same by plan. Without one the mix of causes, and how often they struck,
+  must be alike, also where the faults struck at the same steps: mostly other causes are refused, somewhat other ones
+  flagged.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from rerail.server.core.words import count, duration, number
 
 MOST_UNLIKE_MIX = 0.2
 """Half the summed difference of the shares of causes: beyond it the mixes differ."""
+OTHER_MIX = 0.5
+"""Beyond it most faults of one side have no like on the other."""
 MOST_UNLIKE_SIZE = 2.0
 FEW_FAULTS = 5
 
@@ -90,22 +93,25 @@ def _faults(first: Arm, second: Arm, pairs: Pairing) -> Iterator[Caveat]:
             CaveatLevel.FLAGGED, "few",
             f"{count(fewest, 'fault')} on one side: one slow recovery more or less would change the picture.",
         )  # fmt: skip
-    if pairs.paired_by is not PairedBy.NOTHING:
-        if any(pairs.alone):
-            yield Caveat(
-                CaveatLevel.FLAGGED, "faults",
-                f"{count(sum(pairs.alone), 'fault')} without a partner on the other side; they are in the goodput, "
-                "and in no pair.",
-            )  # fmt: skip
-        return
-    if not first.faults:
-        return
-    distance = _distance([each.cause for each in first.faults], [each.cause for each in second.faults])
-    if distance > MOST_UNLIKE_MIX:
+    if pairs.paired_by is not PairedBy.NOTHING and any(pairs.alone):
         yield Caveat(
             CaveatLevel.FLAGGED, "faults",
-            f"The faults are not alike: {_mix(first)} here, {_mix(second)} there. What differs may be the faults.",
+            f"{count(sum(pairs.alone), 'fault')} without a partner on the other side; they are in the goodput, "
+            "and in no pair.",
         )  # fmt: skip
+    if pairs.paired_by is PairedBy.SCHEDULE or not first.faults:
+        return
+    distance = _distance(_known_causes(first), _known_causes(second))
+    if distance > MOST_UNLIKE_MIX:
+        mixes = f"{_mix(first)} in {first.title}, {_mix(second)} in {second.title}"
+        yield Caveat(
+            CaveatLevel.REFUSED, "faults",
+            f"Most faults are of other causes: {mixes}. A difference would be one of the faults, not of the recovery.",
+        ) if distance > OTHER_MIX else Caveat(
+            CaveatLevel.FLAGGED, "faults", f"The faults are not alike: {mixes}. What differs may be the faults."
+        )  # fmt: skip
+    if pairs.paired_by is not PairedBy.NOTHING:
+        return
     rates = [len(arm.faults) / arm.elapsed_ns for arm in (first, second) if arm.elapsed_ns]
     if len(rates) == 2 and max(rates) > MOST_UNLIKE_SIZE * min(rates):
         yield Caveat(
@@ -146,7 +152,14 @@ def _interval(first: Arm, second: Arm) -> Iterator[Caveat]:
             )  # fmt: skip
 
 
+def _known_causes(arm: Arm) -> list[str]:
+    return [each.cause for each in arm.faults if each.cause != "unknown"]
+
+
 def _distance(first: Sequence[str], second: Sequence[str]) -> float:
+    """How far two mixes are from each other, 0…1; 0 where a side has none that is known."""
+    if not first or not second:
+        return 0.0
     here, there = Counter(first), Counter(second)
     return sum(abs(here[cause] / len(first) - there[cause] / len(second)) for cause in here | there) / 2
 
