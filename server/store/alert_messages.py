@@ -2,7 +2,8 @@
 
 Rules
 - What happens to one group while a message of it waits goes into that message. The first one waits `GROUP_WAIT` for
-  others; the next one of the group comes `GROUP_INTERVAL` after it at the earliest.
+  others; the next one of the group comes `GROUP_INTERVAL` after it at the earliest. The first word of something urgent
+  does not wait for that behind what was not.
 - Where more than `MOST_GROUPS` groups have something to tell at once it is a storm, and one message tells of all.
 - A message names `MOST_ENTRIES` alerts at most, and how many it is about.
 """
@@ -14,6 +15,9 @@ from collections.abc import Sequence
 import msgspec
 from sqlalchemy import Connection, Engine, bindparam, func, insert, select, update
 
+from rerail.server.core.alert_life import Change
+from rerail.server.core.alert_rules import Severity
+from rerail.server.core.alerts import rules
 from rerail.server.store import tables
 from rerail.server.store.alert_rows import MessageRow
 from rerail.server.store.append import keepable
@@ -31,7 +35,7 @@ Entry = tuple[str, str, int]
 
 _message, _channel = tables.alert_message.c, tables.alert_channel.c
 _WAITING = (
-    select(_message.message_id, _message.document)
+    select(_message.message_id, _message.document, _message.due_at)
     .where(
         _message.channel_id == bindparam("channel"),
         _message.group_key == bindparam("group"),
@@ -44,6 +48,13 @@ _WAITING = (
 )
 _LAST = select(func.max(_message.due_at)).where(
     _message.channel_id == bindparam("channel"), _message.group_key == bindparam("group")
+)
+
+_TOLD = select(_message.document).where(
+    _message.channel_id == bindparam("channel"),
+    _message.group_key == bindparam("group"),
+    _message.created_at >= bindparam("since"),
+    (_message.state != "waiting") | (_message.tries > 0) | (_message.claimed_until > 0),
 )
 
 
@@ -73,18 +84,33 @@ def enqueue_groups(connection: Connection, now: int, groups: dict[str, list[Entr
 def _put(connection: Connection, channel: int, group: str, entries: list[Entry], now: int) -> None:
     asked = {"channel": channel, "group": group, "now": now}
     waiting = connection.execute(_WAITING, asked).one_or_none()
+    last = connection.execute(_LAST, {"channel": channel, "group": group}).scalar_one()
+    due = now + GROUP_WAIT if last is None else max(now + GROUP_WAIT, last + GROUP_INTERVAL)
+    if any(map(_is_urgent, entries)) and not _was_urgent(connection, channel, group, now):
+        due = now + GROUP_WAIT
     if waiting is not None:
         merged = _merged(_decode(waiting.document), entries)
         changed = connection.execute(
             update(tables.alert_message)
             .where(_message.message_id == waiting.message_id, _message.claimed_until <= now, _message.tries == 0)
-            .values(document=_encode(merged))
+            .values(document=_encode(merged), due_at=min(due, waiting.due_at))
         )
         if changed.rowcount:
             return
-    last = connection.execute(_LAST, {"channel": channel, "group": group}).scalar_one()
-    due = now + GROUP_WAIT if last is None else max(now + GROUP_WAIT, last + GROUP_INTERVAL)
     _insert(connection, channel, group, _merged(Document([], 0), entries), now, due)
+
+
+def _is_urgent(entry: Entry) -> bool:
+    """Something urgent was seen."""
+    key, change, _ = entry
+    rule = rules().get(key.partition(":")[0])
+    return change == Change.FIRED.value and rule is not None and rule.severity is Severity.URGENT
+
+
+def _was_urgent(connection: Connection, channel: int, group: str, now: int) -> bool:
+    """Whether a message of the group, told within the interval, was about something urgent."""
+    told = connection.execute(_TOLD, {"channel": channel, "group": group, "since": now - GROUP_INTERVAL}).scalars()
+    return any(_is_urgent(entry) for document in told for entry in _decode(document).entries)
 
 
 def _merged(document: Document, entries: Sequence[Entry]) -> Document:

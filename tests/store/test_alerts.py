@@ -19,6 +19,7 @@ from rerail.server.errors import NotFoundError, RefusedRequestError
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
 from rerail.server.store import Store
+from rerail.server.store.alert_messages import enqueue_groups
 from rerail.server.store.alert_rows import ChannelRow, Looked
 from rerail.ui.markup import html
 from rerail.ui.pages.fleet import content
@@ -174,6 +175,25 @@ def test_a_storm_of_ten_thousand_ends_as_a_few_messages(store: Store):
     store.alerts.record(seen, 20_000, more, 11 * S)
     later = store.alerts.messages("waiting", 10)[0]
     assert later.due_at - messages[0].due_at == 300 * S, "the next of a group comes later"
+
+
+def test_the_first_urgent_word_of_a_group_does_not_wait_behind_a_notice(store: Store):
+    store.alerts.put_channel(ChannelRow(0, "night", "webhook", "http://127.0.0.1:9/", False, True, 0, None), None)
+
+    def told(run: str, rule: str, at: int) -> int:
+        with store.alerts._messages._write.begin() as connection:
+            enqueue_groups(connection, at, {"problem:1": [(key_of(rule, run, ""), Change.FIRED.value, at)]})
+        return store.alerts.messages("waiting", 10)[0].due_at
+
+    assert told("a", "same_node", 10 * S) == 11 * S
+    (claimed,) = store.alerts.claim(11 * S, S, ())
+    store.alerts.finish(claimed.message_id, 11 * S, None, None)
+    assert told("a", "timeout_headroom", 12 * S) == 311 * S
+    assert told("a", "same_fault_again", 20 * S) == 21 * S, "and what waited goes with it"
+    (claimed,) = store.alerts.claim(21 * S, S, ())
+    assert len(claimed.entries) == 2
+    store.alerts.finish(claimed.message_id, 21 * S, None, None)
+    assert told("b", "same_fault_again", 30 * S) == 321 * S, "the group was told that it is urgent"
 
 
 def test_many_groups_at_once_are_one_message(store: Store):
