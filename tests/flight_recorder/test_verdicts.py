@@ -71,6 +71,15 @@ def test_a_rank_that_died_of_something_else_is_missing_because_of_it():
     assert (verdict.cause, verdict.culprit_rank) == ("user_exception", 3)
 
 
+def test_the_kill_of_a_monitor_whose_patience_was_over_is_no_failure_of_its_own():
+    waited, killed = "Did not get subsequent heartbeat. Waited 10.00 seconds.", "failed (exitcode: -9) local_rank: 3"
+    verdict = incident(story(DUMPS, (waited, 3), (waited, 0), (killed, 3))).verdict
+    assert (verdict.cause, verdict.culprit_rank) == ("hang", 3)
+    assert verdict.confidence > 0.6
+    verdict = incident(story(DUMPS, (killed, 3))).verdict
+    assert (verdict.cause, verdict.culprit_rank) == ("sigkill", 3), "no monitor said that it did it"
+
+
 def test_dumps_in_which_nothing_is_pending_leave_the_verdict_to_others():
     calls = {rank: [call("default_pg", 1)] for rank in range(2)}
     found = incident(story(dumped({"default_pg": [0, 1]}, calls), ("[rank1]: ValueError: boom", 1)))

@@ -20,6 +20,9 @@ from rerail.server.core.wanted import Kind, Wanted
 DEADLY = frozenset({-4, -6, -7, -8, -9, -11, 132, 134, 135, 136, 137, 139})
 """Exit codes of processes that a signal ended; SIGTERM is the launcher's own."""
 
+KILLS = frozenset({"sigkill", "sigterm"})
+"""What a monitor's own signals look like in a launcher's table."""
+
 MISSING = (
     Wanted("a flight recorder dump of every rank (it names the one that did not arrive)", Kind.DUMPS),
     Wanted("when each rank began its last step"),
@@ -84,10 +87,11 @@ def _by_dumps(case: Case, told: DumpVerdict) -> Match:
     Where they blame nobody, they say no more than that ranks waited: whatever is told of any rank goes before.
     """
     waits = [sign for sign in case.signs if sign.accuses and sign.reading.cause in (RULE.name, "nccl_timeout")]
+    by_monitor = KILLS if _is_monitored(case) else frozenset()
     has_own_failure = any(
         sign.accuses
         and sign.reading.weight >= Weight.LINE
-        and sign.reading.cause != RULE.name
+        and sign.reading.cause not in (RULE.name, *by_monitor)
         and (told.rank is None or sign.rank is None or sign.rank == told.rank)
         for sign in case.signs
     ) or _was_killed(case, told.rank)
@@ -99,9 +103,14 @@ def _by_dumps(case: Case, told: DumpVerdict) -> Match:
     )  # fmt: skip
 
 
+def _is_monitored(case: Case) -> bool:
+    """Whether a monitor told that its patience was over: then it killed the ranks itself."""
+    return any(sign.reading.weight is Weight.LINE for sign in case.accusing(RULE.name))
+
+
 def _was_killed(case: Case, rank: int | None) -> bool:
     """Whether a rank (any, where none is asked for) died by a signal that no monitor's time-out explains."""
-    if any(sign.reading.weight is Weight.LINE for sign in case.accusing(RULE.name)):
+    if _is_monitored(case):
         return False
     return any(worker.exit_code in DEADLY and rank in (None, worker.rank) for worker in case.exits)
 
