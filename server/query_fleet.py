@@ -37,6 +37,10 @@ class FleetSum:
     """Not productive, by phase, the largest first; only of what has a GPU number."""
     uncounted_ns: int = 0
     """Not productive, and of no known number of GPUs: what was lost is unknown, or more than `lost_gpu_ns` says."""
+    elapsed_gpu_ns: int | None = None
+    """The same weighted by GPUs, as the next two; None where some time is of no known number of GPUs."""
+    productive_gpu_ns: int | None = None
+    faults_gpu_ns: int | None = None
 
     @property
     def training_goodput(self) -> float | None:
@@ -47,6 +51,16 @@ class FleetSum:
     def infrastructure_goodput(self) -> float | None:
         """1 − faults ÷ elapsed."""
         return 1 - self.faults_ns / self.elapsed_ns if self.elapsed_ns else None
+
+    @property
+    def training_goodput_by_gpus(self) -> float | None:
+        """Productive ÷ elapsed GPU-hours; None where they are not known."""
+        return (self.productive_gpu_ns or 0) / self.elapsed_gpu_ns if self.elapsed_gpu_ns else None
+
+    @property
+    def infrastructure_goodput_by_gpus(self) -> float | None:
+        """1 − faults ÷ elapsed GPU-hours."""
+        return 1 - (self.faults_gpu_ns or 0) / self.elapsed_gpu_ns if self.elapsed_gpu_ns else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +179,8 @@ def _by_hour(bins: tuple[RollupBin, ...]) -> dict[int, RollupBin]:
 
 def _sum(hours: Mapping[int, RollupBin], start: int, end: int) -> FleetSum:
     elapsed = productive = faults = uncounted = 0
+    elapsed_gpu = productive_gpu = faults_gpu = 0
+    are_gpus_known = True
     lost: dict[Phase, int] = {}
     for at in range(start, end, Resolution.HOUR):
         found = hours.get(at)
@@ -172,6 +188,10 @@ def _sum(hours: Mapping[int, RollupBin], start: int, end: int) -> FleetSum:
             if cell.phase is Phase.EXCLUDED:
                 continue
             elapsed += cell.ns
+            are_gpus_known = are_gpus_known and cell.gpu_ns is not None
+            elapsed_gpu += cell.gpu_ns or 0
+            productive_gpu += (cell.gpu_ns or 0) if cell.kind is SpanKind.PRODUCTIVE else 0
+            faults_gpu += (cell.gpu_ns or 0) if cell.kind is SpanKind.FAULT else 0
             if cell.kind is SpanKind.PRODUCTIVE:
                 productive += cell.ns
                 continue
@@ -181,7 +201,8 @@ def _sum(hours: Mapping[int, RollupBin], start: int, end: int) -> FleetSum:
             else:
                 lost[cell.phase] = lost.get(cell.phase, 0) + cell.gpu_ns
     ordered = tuple(sorted(((phase, cost) for phase, cost in lost.items() if cost), key=lambda each: -each[1]))
-    return FleetSum(start, end, elapsed, productive, faults, ordered, uncounted)
+    by_gpus = (elapsed_gpu, productive_gpu, faults_gpu) if are_gpus_known else (None, None, None)
+    return FleetSum(start, end, elapsed, productive, faults, ordered, uncounted, *by_gpus)
 
 
 def _by(sums: tuple[FaultSums, ...], name: Callable[[FaultSums], str]) -> dict[str, list[FaultSums]]:

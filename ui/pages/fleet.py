@@ -69,14 +69,19 @@ def sentence(view: FleetView) -> str:
     if goodput is None:
         lead = "No run lived in the last 7 days."
     else:
-        lead = f"{text.share(goodput)} training goodput over 7 days"
+        by_gpus = view.now.training_goodput_by_gpus
+        lead = f"{text.share(goodput)} training goodput over 7 days by the time of runs"
+        lead += f" ({text.share(by_gpus)} by GPU-hours)" if by_gpus is not None else ", whatever their size"
         before = view.before.training_goodput
         if before is not None:
             points = (goodput - before) * 100
             lead += f", {abs(points):.1f} points {'better' if points >= 0 else 'worse'} than the 7 before"
-        if view.now.lost_gpu_ns:
-            phase, cost = view.now.lost_gpu_ns[0]
-            lead += f"; {text.PHASES[phase]} took most, {text.gpu_hours(cost)}"
+        known = [(phase, cost) for phase, cost in view.now.lost_gpu_ns if phase is not Phase.SILENT]
+        if known:
+            lead += f"; {text.PHASES[known[0][0]]} took most, {text.gpu_hours(known[0][1])}"
+        silent = dict(view.now.lost_gpu_ns).get(Phase.SILENT, 0)
+        if known and silent > known[0][1]:
+            lead += f"; of {text.gpu_hours(silent)} nobody told what they did"
         lead += "."
     needs = text.count(view.wanting_count, "run")
     return (
@@ -101,13 +106,19 @@ def _tiles(view: FleetView) -> list[Markup]:
         runs += f", {view.wanting_count} need{'s' if view.wanting_count == 1 else ''} a person"
     return [
         tile("training goodput", text.share(view.now.training_goodput, text.DASH),
-             f"before: {text.share(before.training_goodput)}", "#goodput"),
+             [f"before: {text.share(before.training_goodput)}", html.Br(), _by_gpus(view.now.training_goodput_by_gpus)],
+             "#goodput"),
         tile("infrastructure goodput", text.share(view.now.infrastructure_goodput, text.DASH),
-             f"before: {text.share(before.infrastructure_goodput)}", "#goodput"),
+             [f"before: {text.share(before.infrastructure_goodput)}", html.Br(),
+              _by_gpus(view.now.infrastructure_goodput_by_gpus)], "#goodput"),
         tile("lost", _lost(view.now), f"before: {_lost(before)}", "#phases"),
         tile("faults", text.number(faults), f"before: {sum(each.incidents_before for each in view.causes)}", "#causes"),
         tile("runs", text.number(sum(states.values())), runs, RUNS, "warn" if view.wanting_count else ""),
     ]  # fmt: skip
+
+
+def _by_gpus(goodput: float | None) -> str:
+    return f"by GPU-hours: {text.share(goodput)}" if goodput is not None else "each run by its time, whatever its size"
 
 
 def _lost(period: FleetSum) -> str:
