@@ -277,7 +277,7 @@ def single_lines() -> Iterator[Row]:
     classes = {
         "collective_timeout_gloo": "hang", "config": "configuration", "desync": "collective_mismatch",
         "gpu_hw": "gpu_hardware", "gpu_hw_info": "gpu_hardware", "heartbeat_timeout": "hang", "nan": "loss_anomaly",
-        "nccl_remote": "nccl_error", "nvlink": "gpu_hardware", "oom_gpu": "gpu_oom", "oom_host": "host_oom",
+        "nccl_remote": "nccl_error network", "nvlink": "gpu_hardware", "oom_gpu": "gpu_oom", "oom_host": "host_oom",
         "rendezvous_timeout": "rendezvous", "segv": "crash", "sigkill_unknown": "sigkill",
         "storage": "checkpoint_io checkpoint_corrupt", "straggler_or_hang": "hang", "teardown": "sigterm",
     }  # fmt: skip
