@@ -3,8 +3,9 @@
 Rules
 - A life starts at the first queue or attempt fact, not where the run was named. It ends where the run was told to have
   ended, unless an attempt or a step began after that; an open run lasts until now.
-- An attempt that was followed by another was interrupted. The last one was, if it failed.
-- Planned is what was stopped or completed before the next began, or what an operator restarted. A restart without any
+- An attempt that was followed by another was interrupted, unless it completed: then the next one is more work, and no
+  recovery. The last one was, if it failed.
+- Planned is what was stopped before the next began, or what an operator restarted. A restart without any
   fault is planned too: it is a finding, not a failure.
 """
 
@@ -112,6 +113,7 @@ def surroundings_of(
                 is_over=not is_last or life.ended_at is not None or record.outcome is not None,
                 queue=tuple(claim for claim in queue if claim.end > start and claim.start < end),
                 excluded=tuple(claim for claim in excluded if claim.end > start and claim.start < end),
+                speaks_for_ranks=gathering.run_wide.speaks_for_ranks,
             )
         )
     return Around(around, suspicions)
@@ -140,8 +142,10 @@ def _outside(number: int, record: AttemptRecord, start: int, end: int, is_last: 
 def ending(record: AttemptRecord, following: AttemptRecord | None, life: Life) -> tuple[bool, bool]:
     """Whether an attempt was interrupted, and whether that was planned."""
     outcome = record.outcome
+    if outcome is Outcome.COMPLETED:
+        return False, False
     if following is not None:
-        if outcome in (Outcome.STOPPED, Outcome.COMPLETED):
+        if outcome is Outcome.STOPPED:
             return True, True
         initiator = initiator_of(following)
         if outcome is None and initiator is Initiator.OPERATOR:
@@ -150,8 +154,6 @@ def ending(record: AttemptRecord, following: AttemptRecord | None, life: Life) -
         return True, outcome is None and initiator is Initiator.MONITOR and without_fault
     if outcome in (Outcome.FAILED, Outcome.PREEMPTED):
         return True, False
-    if outcome is Outcome.COMPLETED:
-        return False, False
     if life.ended_at is not None:
         return outcome is None and life.outcome is Outcome.FAILED, False
     if outcome is Outcome.STOPPED:
