@@ -27,7 +27,8 @@ def test_any_order_any_duplicates_and_any_batches_give_the_same_view(made: Gener
 
 def launchers_only(made: Generated) -> Generated:
     """What of a run is told where nobody speaks for its ranks."""
-    return Generated(tuple(fact for fact in made.facts if fact.rank is None and not isinstance(fact, Steps)), made.as_of)
+    facts = tuple(fact for fact in made.facts if fact.rank is None and not isinstance(fact, Steps))
+    return Generated(facts, made.as_of)
 
 
 @settings(max_examples=settings.default.max_examples * 3 // 10)
