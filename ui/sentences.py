@@ -103,7 +103,11 @@ def run_now(view: RunView) -> tuple[Phrase, ...]:
         reason = f" ({view.reason})" if view.reason else ""
         return (Phrase(f"Ended{how}{reason}{steps}."),)
     if view.state is RunState.SILENT:
-        return (Phrase("Nothing is heard of it", None, True), Phrase(f"{steps}. Whether it runs is not known."))
+        known = () if opened is None else (
+            Phrase(" Last known: "), Phrase(text.cause(opened.verdict.cause), incident_path(opened.incident_id), True),
+            Phrase("."),
+        )  # fmt: skip
+        return (Phrase("Nothing is heard of it", None, True), Phrase(f"{steps}. Whether it runs is not known."), *known)
     if opened is not None:
         return (
             Phrase(f"Not training: {text.cause(opened.verdict.cause)}", incident_path(opened.incident_id), True),

@@ -52,6 +52,8 @@ class Surroundings:
     queue: tuple[Claim, ...] = ()
     """What the scheduler said, as claims."""
     excluded: tuple[Claim, ...] = ()
+    is_hung: bool = False
+    """Its dumps show that it stood still until it was stopped, or still does."""
     speaks_for_ranks: bool = True
     """Somebody tells what ranks do, of this run: a step that happens would be told."""
 
@@ -139,6 +141,8 @@ def attempt_pass(record: AttemptRecord, around: Surroundings, carry: Carry, numb
     if around.is_over and not around.is_last and kind is SpanKind.OVERHEAD:
         kind = SpanKind.PLANNED
     runs_at = None if runs_at is None else around.within(runs_at)
+    if around.is_hung and not around.is_over and noticed_at == around.end:
+        noticed_at = None  # Nobody has noticed yet: what it does is `detecting` for as long.
     return AttemptPass(painted, Carry(high_water_step, kind, spill), noticed_at, last_activity_at, runs_at, overlays)
 
 

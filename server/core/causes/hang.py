@@ -20,6 +20,9 @@ from rerail.server.core.wanted import Kind, Wanted
 DEADLY = frozenset({-4, -6, -7, -8, -9, -11, 132, 134, 135, 136, 137, 139})
 """Exit codes of processes that a signal ended; SIGTERM is the launcher's own."""
 
+STOPS = frozenset({"operator_stop", "sigterm"})
+"""What ends a hang that nobody else noticed, and explains none that began before."""
+
 MISSING = (
     Wanted("a flight recorder dump of every rank (it names the one that did not arrive)", Kind.DUMPS),
     Wanted("when each rank began its last step"),
@@ -88,6 +91,7 @@ def _by_dumps(case: Case, told: DumpVerdict) -> Match:
         sign.accuses
         and sign.reading.weight >= Weight.LINE
         and sign.reading.cause != RULE.name
+        and not (sign.reading.cause in STOPS and sign.at > told.at)
         and (told.rank is None or sign.rank is None or sign.rank == told.rank)
         for sign in case.signs
     ) or _was_killed(case, told.rank)
