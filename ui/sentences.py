@@ -198,7 +198,7 @@ def worst_incident(view: RunView) -> Incident | None:
 
 def _steps(view: RunView) -> str:
     if view.high_water_step is None:
-        return ", no step completed"
+        return ", no step completed" if view.sees_training else ""
     if view.target_step:
         part = view.high_water_step / view.target_step
         return f" at step {text.number(view.high_water_step)} of {text.number(view.target_step)} ({text.share(part)})"
