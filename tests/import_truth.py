@@ -197,7 +197,7 @@ SCHEDULERS = {
         "sacct.psv": {
             "pretrain-llm": [("preemption", None)], "tl": [("time_limit", None)], "exit3": [("user_exception", "n1")],
             "sigk": [("sigkill", "n1")], "pretrain2": [("node_lost", None)],
-            "oomjob": [("operator_stop", None), ("sigkill", "n0")],  # the first job of that name had ended well
+            "oomjob": [("sigkill", "n0")],  # the first job of that name had ended well
             "manualrq": [("operator_stop", "n0")], "cancelme": [("operator_stop", None)], "urgent": [],
         },
     },

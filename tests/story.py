@@ -142,6 +142,11 @@ class Story:
         self._say(RecoveryMark, "launcher", **self._here(), stage=MarkStage.RENDEZVOUS_COMPLETED)
         return self
 
+    def gather(self) -> Story:
+        """A rendezvous begins, as a launcher tells it."""
+        self._say(RecoveryMark, "launcher", **self._here(), stage=MarkStage.RENDEZVOUS_STARTED)
+        return self
+
     def die(self, after: float, by: str = "exception", exit_code: int | None = None) -> Story:
         """A fault, noticed some time after the last thing that was completed."""
         self._pass(after)

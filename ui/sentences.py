@@ -43,14 +43,7 @@ def run_sentence(view: RunView) -> tuple[Phrase, ...]:
     if goodput is None:
         return (Phrase("Nothing has happened yet: no attempt and no queue has been told of this run."),)
     if not view.sees_training:
-        faults = text.share(account.faults_ns / account.elapsed_ns)
-        return (
-            Phrase("Training goodput unknown", "#quality", True),
-            Phrase(f": only the launcher speaks of this run, nobody of its steps. {faults} of "),
-            Phrase(f"{text.duration(account.elapsed_ns)} went to restarts, after "),
-            Phrase(text.count(len(view.incidents), "incident"), "#incidents"),
-            Phrase("."),
-        )  # fmt: skip
+        return _unseen_sentence(view)
     phrases = [
         Phrase(f"{text.share(goodput)} training goodput", "#waterfall", True),
         Phrase(f" over {text.duration(account.elapsed_ns)}. "),
@@ -84,6 +77,23 @@ def run_sentence(view: RunView) -> tuple[Phrase, ...]:
     return tuple(phrases)
 
 
+def _unseen_sentence(view: RunView) -> tuple[Phrase, ...]:
+    """What can be said of a run of which nobody tells steps: silence is neither work nor loss."""
+    account = view.account
+    said = [
+        Phrase("Training goodput unknown", "#quality", True),
+        Phrase(f": nobody speaks of its steps. Of {text.duration(account.elapsed_ns)}, "),
+    ]
+    if account.faults_ns:
+        share = text.share(account.faults_ns / account.elapsed_ns)
+        said.append(Phrase(f"{share} is known to have gone to restarts"))
+    else:
+        said.append(Phrase("what went to restarts is not known"))
+    if view.incidents:
+        said += [Phrase("; "), Phrase(text.count(len(view.incidents), "incident"), "#incidents")]
+    return (*said, Phrase("."))
+
+
 def run_now(view: RunView) -> tuple[Phrase, ...]:
     """What the run is doing as of now."""
     opened = next((incident for incident in view.incidents if incident.is_open), None)
@@ -93,7 +103,11 @@ def run_now(view: RunView) -> tuple[Phrase, ...]:
         reason = f" ({view.reason})" if view.reason else ""
         return (Phrase(f"Ended{how}{reason}{steps}."),)
     if view.state is RunState.SILENT:
-        return (Phrase("Nothing is heard of it", None, True), Phrase(f"{steps}. Whether it runs is not known."))
+        known = () if opened is None else (
+            Phrase(" Last known: "), Phrase(text.cause(opened.verdict.cause), incident_path(opened.incident_id), True),
+            Phrase("."),
+        )  # fmt: skip
+        return (Phrase("Nothing is heard of it", None, True), Phrase(f"{steps}. Whether it runs is not known."), *known)
     if opened is not None:
         return (
             Phrase(f"Not training: {text.cause(opened.verdict.cause)}", incident_path(opened.incident_id), True),
@@ -127,8 +141,8 @@ def runs_sentence(total: int, alive: int, silent: int, ended: int) -> str:
     return f"{text.count(total, 'run')}: {', '.join(parts)}."
 
 
-def incident_sentence(incident: Incident) -> tuple[Phrase, ...]:
-    """What the incident cost, and when training went on."""
+def incident_sentence(incident: Incident, *, sees_training: bool = True) -> tuple[Phrase, ...]:
+    """What the incident cost, and when training went on; where nobody tells of steps, when the run did."""
     recover = text.duration(incident.so_far_ns)
     restart = text.duration(incident.time_to_restart_ns)
     phrases: list[Phrase] = []
@@ -141,6 +155,12 @@ def incident_sentence(incident: Incident) -> tuple[Phrase, ...]:
         phrases.append(Phrase("Never regained", "#anatomy", True))
         phrases.append(Phrase(f": the run ended {recover} later. "))
     else:
+        if not sees_training:
+            spent = "" if incident.lost_gpu_ns is None else f"; {text.gpu_hours(incident.lost_gpu_ns)} spent"
+            return (
+                Phrase(f"Ran again after {recover}", "#anatomy", True),
+                Phrase(f". Nobody speaks of its steps: what ground was lost is not known{spent}."),
+            )
         phrases.append(Phrase(f"Recovered in {recover}", "#anatomy", True))
         phrases.append(Phrase(f": {restart} until training stepped again"))
         regained = incident.so_far_ns - incident.time_to_restart_ns
@@ -178,7 +198,7 @@ def worst_incident(view: RunView) -> Incident | None:
 
 def _steps(view: RunView) -> str:
     if view.high_water_step is None:
-        return ", no step completed"
+        return ", no step completed" if view.sees_training else ""
     if view.target_step:
         part = view.high_water_step / view.target_step
         return f" at step {text.number(view.high_water_step)} of {text.number(view.target_step)} ({text.share(part)})"

@@ -8,6 +8,8 @@ Rules (docs/accounting.md has the reasons)
   A death during bring-up is different: there the phase that was open lasts until the death is noticed.
 - Marks make phases: noticed → workers gone is `stopping`, rendezvous started → completed is `rendezvous`, completed →
   initialized is `initializing`. A missing end mark means until what came next.
+- Where nobody tells of steps, an attempt runs from when all that was told of its bring-up is over (`running.py`) to its
+  notice: that is `silent`, and nothing of it `detecting`.
 - In an open run, what is not told is `silent`; heartbeats without a step for longer than a stall takes are `stalled`.
 """
 
@@ -18,11 +20,10 @@ from dataclasses import dataclass
 
 from rerail.server.core.attempt_record import AttemptRecord, ToldPhase
 from rerail.server.core.facts import MarkStage, Phase
+from rerail.server.core.running import BRING_UP, runs_from
 from rerail.server.core.steps import StepBlock
 from rerail.server.core.timeline import Claim, Mode, Painted, paint, recent_durations, stall_limit_ns, step_claims
 from rerail.server.core.view import SpanKind
-
-BRING_UP = frozenset({Phase.RENDEZVOUS, Phase.INITIALIZING, Phase.LOADING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,10 @@ class Surroundings:
     queue: tuple[Claim, ...] = ()
     """What the scheduler said, as claims."""
     excluded: tuple[Claim, ...] = ()
+    is_hung: bool = False
+    """Its dumps show that it stood still until it was stopped, or still does."""
+    speaks_for_ranks: bool = True
+    """Somebody tells what ranks do, of this run: a step that happens would be told."""
 
     def within(self, at: int) -> int:
         """An instant as near as the attempt's part of the life has it.
@@ -68,6 +73,8 @@ class AttemptPass:
     carry: Carry
     noticed_at: int | None
     last_activity_at: int | None
+    runs_from: int | None
+    """When it was known to run, in a run of which nobody tells steps; None in others, and where it never was."""
     overlays: tuple[Claim, ...]
     """Every claim that is not of steps nor excluded, ordered by start: what may be laid over a step."""
 
@@ -78,7 +85,11 @@ def attempt_pass(record: AttemptRecord, around: Surroundings, carry: Carry, numb
     first_step_at = None if record.first_block is None else record.first_block.start
     noticed_at = _notice(record, blocks, around) if around.is_interrupted else None
     told = [phase for phase in record.phases if phase.phase is not Phase.QUEUED and phase.start is not None]
+    queue = [*around.queue, *record.told_queue(around.end)]
+    runs_at = None if around.speaks_for_ranks else runs_from(record, queue, noticed_at)
     bring_up_ends_at = noticed_at if noticed_at is not None else (record.ended_at or around.end)
+    if runs_at is not None:
+        bring_up_ends_at = min(bring_up_ends_at, runs_at)
 
     claims = [_closed_claim(phase) for phase in told if phase.end is not None]
     claims += [Claim(load.start, load.end, Phase.LOADING) for load in record.loads]
@@ -92,29 +103,31 @@ def attempt_pass(record: AttemptRecord, around: Surroundings, carry: Carry, numb
             dying_bring_up |= phase.phase in BRING_UP and noticed_at is not None and claim.end >= noticed_at
     marked, marked_dying = _marked_bring_up(record, told, noticed_at, bring_up_ends_at)
     claims += marked
-    dying_bring_up |= marked_dying
+    dying_bring_up |= marked_dying and runs_at is None
 
     last_activity_at = _last_activity(record, blocks, claims, noticed_at)
-    queue = [*around.queue, *record.told_queue(around.end)]
     claims += queue
     claims += carry.spill
     spill = tuple(claim for claim in claims if claim.end > around.end and not around.is_last)
     modes = [Mode(around.start, carry.kind)]
     if first_step_at is not None:
         modes.append(Mode(max(first_step_at, around.start), SpanKind.OVERHEAD))
+    elif runs_at is not None:
+        modes.append(Mode(max(runs_at, around.start), SpanKind.OVERHEAD))
     if noticed_at is not None:
         lost_from = noticed_at
-        if not dying_bring_up:
+        if not dying_bring_up and runs_at is None:
             lost_from = min(noticed_at, record.started_at if last_activity_at is None else last_activity_at)
             claims.append(Claim(lost_from, noticed_at, Phase.DETECTING))
-        stays_fault = not blocks and carry.kind is SpanKind.FAULT
+        stays_fault = not blocks and runs_at is None and carry.kind is SpanKind.FAULT
         kind = SpanKind.PLANNED if around.is_planned and not stays_fault else SpanKind.FAULT
         modes.append(Mode(max(lost_from, around.start), kind))
         stopping = _marked_stopping(record, queue, noticed_at, around)
         if stopping is not None:
             claims.append(stopping)
-    elif around.is_over and last_activity_at is not None:
-        modes.append(Mode(max(last_activity_at, around.start), SpanKind.PLANNED))
+    elif around.is_over and (last_activity_at is not None or runs_at is not None):
+        over_at = last_activity_at if runs_at is None else record.ended_at or runs_at
+        modes.append(Mode(max(over_at or around.start, runs_at or around.start, around.start), SpanKind.PLANNED))
     elif not around.is_over:
         claims += _live_stall(record, blocks, last_activity_at)
 
@@ -127,7 +140,10 @@ def attempt_pass(record: AttemptRecord, around: Surroundings, carry: Carry, numb
     kind = modes[-1].kind
     if around.is_over and not around.is_last and kind is SpanKind.OVERHEAD:
         kind = SpanKind.PLANNED
-    return AttemptPass(painted, Carry(high_water_step, kind, spill), noticed_at, last_activity_at, overlays)
+    runs_at = None if runs_at is None else around.within(runs_at)
+    if around.is_hung and not around.is_over and noticed_at == around.end:
+        noticed_at = None  # Nobody has noticed yet: what it does is `detecting` for as long.
+    return AttemptPass(painted, Carry(high_water_step, kind, spill), noticed_at, last_activity_at, runs_at, overlays)
 
 
 def _closed_claim(phase: ToldPhase) -> Claim:

@@ -23,6 +23,7 @@ from rerail.server.core.facts import (
     Phase,
     PhaseSpan,
 )
+from rerail.server.core.flight_recorder.summary import SOURCE as FLIGHT_RECORDER
 from rerail.server.core.rank_windows import LastHeard
 from rerail.server.core.steps import StatedSteps, StepBlock, StepStream, merged_blocks
 from rerail.server.core.timeline import Claim
@@ -121,6 +122,8 @@ class AttemptRecord:
         self.streams: dict[str, StepStream] = {}
         self.exits: list[WorkerExit] = []
         self.evidence: list[TimedEvidence] = []
+        self.has_dumps = False
+        """Some of it is of flight recorders."""
         self.heartbeat_until: int | None = None
         self.last_heard = LastHeard()
         self.first_fact_at: int | None = None
@@ -238,6 +241,7 @@ class AttemptRecord:
     def add_evidence(self, at: int, fact: Evidence) -> None:
         """A piece of evidence."""
         insort(self.evidence, TimedEvidence(at, fact), key=TimedEvidence.order)
+        self.has_dumps = self.has_dumps or fact.source == FLIGHT_RECORDER
         self.fault_version += 1
         self.version += 1
 

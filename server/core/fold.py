@@ -397,6 +397,7 @@ class RunFold:
         for number in range(steady, len(records)):
             attempt, around, folded = attempts[number], surroundings[number], self._timeline.folded[number]
             blocks = records[number].blocks()
+            runs_from = folded.result.runs_from
             interruptions.append(
                 Interruption(
                     number=attempt.number,
@@ -404,9 +405,9 @@ class RunFold:
                     is_planned=around.is_planned,
                     noticed_at=folded.result.noticed_at,
                     scope=attempt.scope,
-                    first_step_at=attempt.first_step_at,
+                    goes_on_at=attempt.first_step_at if runs_from is None else runs_from,
                     last_step_end=around.within(blocks[-1].end) if blocks else None,
-                    passes_high_water_at=folded.passes_at,
+                    passes_high_water_at=folded.passes_at if runs_from is None else runs_from,
                 )
             )
         by_attempt = {rollback.attempt: rollback for rollback in rollbacks}

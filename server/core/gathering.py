@@ -227,8 +227,10 @@ class Gathering:
 
     def _take_of_attempt(self, fact: Fact, at: int, key: StatedKey) -> None:
         job = self._job(key.job)
-        if isinstance(fact, Steps) or (fact.rank is not None and not isinstance(fact, (Exit, Evidence))):
+        speaks = isinstance(fact, Steps) or (fact.rank is not None and not isinstance(fact, (Exit, Evidence)))
+        if speaks and not self.run_wide.speaks_for_ranks:
             self.run_wide.speaks_for_ranks = True
+            self.run_wide.version += 1
         if isinstance(fact, Heartbeats):
             self.run_wide.beats.setdefault(fact.phase or "unknown", PhaseBeats()).add(fact)
         if isinstance(fact, FOUNDING_FACTS) and not _only_waits(fact):

@@ -10,6 +10,9 @@ Rules
 - The time to restart is its down phases up to the latest restart that completed a step: what came after a death that
   no restart followed led nowhere.
 - Its scope is that of the restart that succeeded.
+- Where nobody tells of steps it begins at the notice and ends once the next attempt is known to run (`running.py`): a
+  later fault is an incident of its own, and only a relaunch that died in its bring-up failed. What ground was lost and
+  how long it took to regain is not known.
 """
 
 from __future__ import annotations
@@ -70,10 +73,12 @@ class Interruption:
     noticed_at: int | None
     scope: Scope | None
     """Of the restart that began it."""
-    first_step_at: int | None
+    goes_on_at: int | None
+    """Start of its first completed step; where nobody tells of steps, when it was known to run."""
     last_step_end: int | None
     passes_high_water_at: int | None
-    """Start of its first completed step above the high-water step of all attempts before it."""
+    """Start of its first completed step above the high-water step of all attempts before it; where nobody tells of
+    steps, when it was known to run: ground is neither lost nor regained as far as told."""
 
 
 def incident_bounds(attempts: Sequence[Interruption], *, is_run_over: bool) -> list[IncidentBounds]:
@@ -97,8 +102,8 @@ def incident_bounds(attempts: Sequence[Interruption], *, is_run_over: bool) -> l
     for attempt in attempts:
         if open_attempts:
             scope = attempt.scope
-            if attempt.first_step_at is not None:
-                restarted_at = attempt.first_step_at
+            if attempt.goes_on_at is not None:
+                restarted_at = attempt.goes_on_at
             if attempt.passes_high_water_at is not None:
                 close(attempt.passes_high_water_at)
         if attempt.last_step_end is not None:

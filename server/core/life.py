@@ -3,8 +3,10 @@
 Rules
 - A life starts at the first queue or attempt fact, not where the run was named. It ends where the run was told to have
   ended, unless an attempt or a step began after that; an open run lasts until now.
-- An attempt that was followed by another was interrupted. The last one was, if it failed.
-- Planned is what was stopped or completed before the next began, or what an operator restarted. A restart without any
+- An attempt that was followed by another was interrupted, unless it completed: then the next one is more work, and no
+  recovery. The last one was, if it failed.
+- What its dumps show to have hung was interrupted too, whether somebody stopped it or it still hangs (`hangs.py`).
+- Planned is what was stopped before the next began, or what an operator restarted. A restart without any
   fault is planned too: it is a finding, not a failure.
 """
 
@@ -17,9 +19,10 @@ from rerail.server.core.attempt_pass import Surroundings
 from rerail.server.core.attempt_record import END_SLACK_NS, AttemptRecord
 from rerail.server.core.facts import Initiator, MarkStage, Outcome, Phase
 from rerail.server.core.gathering import Gathering
+from rerail.server.core.hangs import hangs
 from rerail.server.core.quality import Suspicion
 from rerail.server.core.timeline import Claim
-from rerail.server.core.told import initiator_of
+from rerail.server.core.told import initiator_of, world_size_of
 
 AFTER_NOW = "something began after the instant the figures hold for: a clock runs ahead"
 
@@ -93,6 +96,7 @@ def surroundings_of(
         following = next((at for at in attempt_starts if at > since), life.end)
         queue.append(Claim(since, min(life.end if until is None else until, following), Phase.QUEUED))
     excluded = [Claim(since, until, Phase.EXCLUDED) for since, until in gathering.run_wide.exclusions.in_force()]
+    withdrawn = gathering.run_wide.artefacts.withdrawn()
     around = list(before.surroundings[:steady])
     for index in range(steady, len(records)):
         record = records[index]
@@ -100,7 +104,9 @@ def surroundings_of(
         start = starts[index]
         end = max(start, life.end if is_last else starts[index + 1])
         next_record = None if is_last else records[index + 1]
-        is_interrupted, is_planned = ending(record, next_record, life)
+        world_size = world_size_of(record, gathering.run_wide.started) if record.has_dumps else None
+        is_hung = hangs(record, min(end, record.ended_at or end), withdrawn, world_size)
+        is_interrupted, is_planned = ending(record, next_record, life, is_hung=is_hung)
         suspicions[index] += _outside(index, record, start, end, is_last)
         around.append(
             Surroundings(
@@ -109,9 +115,11 @@ def surroundings_of(
                 is_last=is_last,
                 is_interrupted=is_interrupted,
                 is_planned=is_planned,
+                is_hung=is_hung,
                 is_over=not is_last or life.ended_at is not None or record.outcome is not None,
                 queue=tuple(claim for claim in queue if claim.end > start and claim.start < end),
                 excluded=tuple(claim for claim in excluded if claim.end > start and claim.start < end),
+                speaks_for_ranks=gathering.run_wide.speaks_for_ranks,
             )
         )
     return Around(around, suspicions)
@@ -137,11 +145,17 @@ def _outside(number: int, record: AttemptRecord, start: int, end: int, is_last: 
     return found
 
 
-def ending(record: AttemptRecord, following: AttemptRecord | None, life: Life) -> tuple[bool, bool]:
+def ending(
+    record: AttemptRecord, following: AttemptRecord | None, life: Life, *, is_hung: bool = False
+) -> tuple[bool, bool]:
     """Whether an attempt was interrupted, and whether that was planned."""
     outcome = record.outcome
+    if outcome is Outcome.COMPLETED:
+        return False, False
+    if is_hung:
+        return True, False
     if following is not None:
-        if outcome in (Outcome.STOPPED, Outcome.COMPLETED):
+        if outcome is Outcome.STOPPED:
             return True, True
         initiator = initiator_of(following)
         if outcome is None and initiator is Initiator.OPERATOR:
@@ -150,8 +164,6 @@ def ending(record: AttemptRecord, following: AttemptRecord | None, life: Life) -
         return True, outcome is None and initiator is Initiator.MONITOR and without_fault
     if outcome in (Outcome.FAILED, Outcome.PREEMPTED):
         return True, False
-    if outcome is Outcome.COMPLETED:
-        return False, False
     if life.ended_at is not None:
         return outcome is None and life.outcome is Outcome.FAILED, False
     if outcome is Outcome.STOPPED:

@@ -275,9 +275,12 @@ def test_a_real_torchrun_with_an_exception_a_kill_and_a_good_end(tmp_path: Path)
     fold = RunFold(facts[0].run)
     fold.add(facts)
     view = fold.view(max(fact.at for fact in facts))
-    (incident,) = view.incidents
-    assert (incident.attempts, incident.verdict.cause, incident.verdict.culprit_rank) == ((0, 1), "loss_anomaly", 1)
-    assert view.data_quality.unexplained_ns == 0 and view.data_quality.contradictory == 0
+    assert [(each.attempts, each.verdict.cause, each.verdict.culprit_rank) for each in view.incidents] == [
+        ((0,), "loss_anomaly", 1), ((1,), "sigkill", 0),
+    ]  # fmt: skip
+    assert all(each.ended_at is not None and each.lost_steps is None for each in view.incidents)
+    assert [each.reason for each in view.data_quality.unexplained] == ["only_the_launcher"]
+    assert view.data_quality.contradictory == 0
 
 
 @pytest.mark.slow

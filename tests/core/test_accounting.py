@@ -23,7 +23,7 @@ from rerail.server.core.facts import (
 )
 from rerail.server.core.fold import RunFold
 from rerail.server.core.report import figures
-from rerail.server.core.view import RunState, RunView
+from rerail.server.core.view import DataQuality, RunState, RunView
 from tests.story import BEGINNING, SECOND, Story, seconds_by_phase
 
 
@@ -234,6 +234,58 @@ def test_where_only_the_launcher_speaks_training_goodput_is_unknown():
     assert not view.sees_training
     assert figures(view)["training_goodput"] is None
     assert [incident.is_open for incident in view.incidents] == [False]
+
+
+def without_ranks(story: Story) -> RunView:
+    """The run as those tell it who see no step of it."""
+    story.facts = [fact for fact in story.facts if not fact.emitter.startswith("rank/")]
+    return story.view()
+
+
+def test_where_only_a_scheduler_speaks_running_is_unknown_and_every_fault_an_incident_of_its_own():
+    story = Story().start().wait(500).stop(0, Outcome.PREEMPTED).queue(10).start(Initiator.SCHEDULER).wait(2000)
+    story.stop(0).wait(5).start(Initiator.FAULT).wait(3000).stop(0).start(Initiator.FAULT).wait(4000).finish()
+    view = without_ranks(story)
+    assert seconds_by_phase(view) == {"queued": 10, "silent": 9505}
+    assert view.account.faults_ns == 10 * SECOND
+    assert [each.attempts for each in view.incidents] == [(0,), (1,), (2,)]
+    assert [each.time_to_recover_ns // SECOND for each in view.incidents if each.time_to_recover_ns is not None] == [
+        10, 5, 0,
+    ]  # fmt: skip
+    assert [each.started_at == each.noticed_at for each in view.incidents] == [True, True, True]
+    assert all(each.lost_steps is None and each.restarted_at == each.ended_at for each in view.incidents)
+    assert (view.rates.faults, view.interruptions) == (3, 3)
+
+
+def test_where_only_a_launcher_speaks_a_relaunch_that_died_in_its_bring_up_failed():
+    story = Story().start().phase(Phase.RENDEZVOUS, 5, "launcher").wait(900).die(after=0, exit_code=-9).stop(1)
+    story.start(Initiator.FAULT)
+    story.gather().die(after=20).stop(1)
+    story.start(Initiator.FAULT).phase(Phase.RENDEZVOUS, 5, "launcher").wait(800).die(after=0, exit_code=1).stop(1)
+    view = without_ranks(story.start(Initiator.FAULT).phase(Phase.RENDEZVOUS, 5, "launcher").wait(9).finish())
+    assert [each.attempts for each in view.incidents] == [(0, 1), (2,)]
+    assert view.account.faults_ns == (1 + 20 + 1 + 5 + 1 + 5) * SECOND
+    assert seconds_by_phase(view) == {"stopping": 3, "rendezvous": 35, "silent": 1709}
+
+
+def test_a_word_of_a_rank_at_any_time_makes_the_run_one_whose_steps_are_told():
+    story = Story().start().wait(50).die(after=0).stop(0).start(Initiator.FAULT).wait(20).die(after=0).stop(0)
+    story.start(Initiator.FAULT)
+    fold = story.fold()
+    assert len(fold.view(story.at).incidents) == 2
+    fold.add(story.steps(1, 10).facts)
+    view = fold.view(story.at)
+    assert [each.attempts for each in view.incidents] == [(0, 1)]
+    assert replace(view, data_quality=DataQuality()) == replace(story.view(), data_quality=DataQuality())
+
+
+def test_an_attempt_that_completed_was_not_interrupted_and_the_next_is_more_work():
+    story = Story().start().bring_up(5).steps(1, 30).stop(2, Outcome.COMPLETED).wait(100)
+    view = story.start().bring_up(5).steps(31, 40).die(after=3, exit_code=-9).stop(1).view()
+    (incident,) = view.incidents
+    assert (incident.attempts, incident.is_planned, incident.verdict.cause) == ((1,), False, "sigkill")
+    assert (view.interruptions, view.restarts) == (1, 1)
+    assert view.account.planned_ns == 7 * SECOND
 
 
 def test_between_two_steps_a_healthy_run_is_training_and_not_silent():

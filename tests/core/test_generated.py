@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rerail.server.core.facts import Steps
 from rerail.server.core.fold import RunFold
 from tests.generated import Generated, runs, thousands
 from tests.invariants import assert_consistent, assert_order_is_nothing, folded, without_arrival
@@ -22,6 +23,21 @@ def test_spans_tile_the_life_and_every_figure_adds_up(made: Generated):
 @given(runs(), st.randoms(use_true_random=False))
 def test_any_order_any_duplicates_and_any_batches_give_the_same_view(made: Generated, chance):
     assert_order_is_nothing(made.facts, made.as_of, chance)
+
+
+def launchers_only(made: Generated) -> Generated:
+    """What of a run is told where nobody speaks for its ranks."""
+    facts = tuple(fact for fact in made.facts if fact.rank is None and not isinstance(fact, Steps))
+    return Generated(facts, made.as_of)
+
+
+@settings(max_examples=settings.default.max_examples * 3 // 10)
+@given(runs().map(launchers_only).filter(lambda made: made.facts), st.randoms(use_true_random=False))
+def test_where_nobody_tells_of_steps_the_order_of_facts_is_nothing_too(made: Generated, chance):
+    assert_order_is_nothing(made.facts, made.as_of, chance)
+    run, view = folded(made.facts, made.as_of)
+    assert_consistent(run, view)
+    assert not any(incident.rollback or incident.lost_steps for incident in view.incidents)
 
 
 @few

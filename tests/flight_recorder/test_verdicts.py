@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 
-from rerail.server.core.facts import ArtefactState, Evidence, Exit, Initiator, WindowState
+from rerail.server.core.facts import ArtefactState, Evidence, Exit, Initiator, Outcome, Phase, WindowState
 from rerail.server.core.fold import RunFold
 from rerail.server.core.view import CausalRole, Domain, Incident
 from tests.dumps import call, evidence_of, nccl_dump, recorded
-from tests.story import Story
+from tests.invariants import without_arrival
+from tests.story import SECOND, Story, seconds_by_phase
 
 TIMED_OUT = "[rank1]: RuntimeError: Timed out waiting 15000ms for recv operation to complete"
 DUMPS = [(recorded(f"hang4_rank_{rank}"), rank) for rank in range(4)]
@@ -52,6 +53,51 @@ def test_a_mismatch_is_the_programs_own():
     calls = {rank: [call("default_pg", 1, "broadcast" if rank == 2 else "all_reduce", "started")] for rank in range(4)}
     verdict = incident(story(dumped({"default_pg": [0, 1, 2, 3]}, calls), (TIMED_OUT, 0))).verdict
     assert (verdict.cause, verdict.culprit_rank, verdict.domain) == ("collective_mismatch", 2, Domain.WORKLOAD)
+
+
+STOPPED = ("Received 15 death signal, shutting down workers", None)
+
+
+def hung(waiting: float, dumps: list[tuple[bytes, int]] = DUMPS) -> Story:
+    told = story(dumps).wait(waiting)
+    told._say(Evidence, "launcher", **{**told._here(), "source": "torchrun", "text": STOPPED[0]})
+    return told
+
+
+def test_a_hang_that_dumps_show_and_somebody_stopped_is_an_interruption_with_a_culprit():
+    told = hung(600).stop(0, Outcome.STOPPED).finish(Outcome.STOPPED)
+    view = told.view()
+    (found,) = view.incidents
+    assert (found.verdict.cause, found.verdict.culprit_rank, found.is_planned) == ("hang", 3, False)
+    assert found.verdict.confidence > 0.7 and view.rates.faults == 1
+    assert seconds_by_phase(view) == {"training": 20, "detecting": 605}
+    restarted = hung(600).stop(0, Outcome.STOPPED).start(Initiator.OPERATOR).steps(21, 25).view().incidents[0]
+    assert (restarted.verdict.cause, restarted.is_planned) == ("hang", False)
+
+
+def test_an_open_run_that_hangs_by_its_dumps_has_an_open_incident_until_it_steps_on():
+    told = story(DUMPS)
+    assert not told.view(later=20).incidents
+    (found,) = told.view(later=60).incidents
+    assert (found.verdict.culprit_rank, found.is_open, found.noticed_at) == (3, True, None)
+    assert found.so_far_ns == 65 * SECOND
+    fold = told.fold()
+    assert len(fold.view(told.at + 60 * SECOND).incidents) == 1
+    fold.add(told.wait(70).steps(21, 40).facts)
+    assert not fold.view(told.at).incidents
+    assert without_arrival(fold.view(told.at)) == without_arrival(told.view())
+
+
+def test_dumps_of_a_run_that_trained_on_or_saves_or_that_name_nobody_prove_no_hang():
+    assert not story(DUMPS).steps(21, 40).wait(600).stop(0, Outcome.STOPPED).finish(Outcome.STOPPED).view().incidents
+    assert not story(DUMPS).phase(Phase.SAVING, 300).stop(1, Outcome.STOPPED).finish(Outcome.STOPPED).view().incidents
+    calls = {rank: [call("default_pg", 1, "all_reduce", "started")] for rank in range(4)}
+    joined = dumped({"default_pg": [0, 1, 2, 3]}, calls)
+    assert not hung(600, joined).stop(0, Outcome.STOPPED).finish(Outcome.STOPPED).view().incidents
+    told = hung(600)
+    for rank in range(4):
+        told._say(ArtefactState, "person", artefact=f"sha{rank}", state=WindowState.WITHDRAWN)
+    assert not told.stop(0, Outcome.STOPPED).finish(Outcome.STOPPED).view().incidents
 
 
 def test_torchs_own_line_is_a_mismatch_too():

@@ -90,6 +90,13 @@ def test_a_picture_of_very_many_bins_stays_small():
     assert len(json.dumps(run_figure(picture, LIGHT))) < 120_000
 
 
+def test_a_run_without_steps_keeps_the_row_its_time_axis_stands_on():
+    figure = run_figure(RunPicture(AXIS, steps=step_curves((), (), at(1000))), LIGHT)
+    assert [(len(trace["x"]), trace["y"]) for trace in figure["data"]] == [(0, []), (2, [None, None])]
+    axis = figure["layout"]["xaxis"]["anchor"].replace("y", "yaxis")
+    assert figure["layout"][axis]["range"] == [0, 1]
+
+
 def test_a_fall_back_is_a_drop_and_not_a_slope():
     points = (StepPoint(at(0), 0, None, 0), StepPoint(at(600), 600, None, 0), StepPoint(at(760), 500, None, 1))
     step, _ = step_curves(points, (), at(1000))

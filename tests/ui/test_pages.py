@@ -53,6 +53,23 @@ def test_an_open_incident_never_claims_a_time_to_recover():
     assert "so far" in words(panels(replace(VIEW, incidents=(opened,)), (), CHECKPOINTS))
 
 
+def test_a_run_of_which_nobody_tells_steps_claims_no_goodput():
+    unseen = replace(VIEW, sees_training=False)
+    assert said(run_sentence(unseen)) == (
+        "Training goodput unknown: nobody speaks of its steps. Of 16 min 40 s, 12.0 % is known to have gone to "
+        "restarts; 1 incident."
+    )
+    shown = words([*head(unseen), *panels(unseen, (), CHECKPOINTS)])
+    assert "Infrastructure goodput≤ 88.0 %" in shown and "training goodputunknown" in shown
+    quiet = replace(unseen, account=replace(VIEW.account, faults_ns=0), incidents=())
+    assert "what went to restarts is not known." in said(run_sentence(quiet))
+    shown = words([*head(quiet), *panels(quiet, (), CHECKPOINTS)])
+    assert "Infrastructure goodputunknown" in shown and "Nothing that stopped this run was told." in shown
+    assert said(incident_sentence(INCIDENT, sees_training=False)) == (
+        "Ran again after 3 min 40 s. Nobody speaks of its steps: what ground was lost is not known; 0.5 GPU-h spent."
+    )
+
+
 def test_runs_are_counted():
     assert runs_sentence(0, 0, 0, 0) == "No run yet."
     assert runs_sentence(3, 1, 0, 2) == "3 runs: 1 alive, 2 ended."

@@ -64,8 +64,14 @@ def goodput_traces(curves: tuple[Curve, Curve], axis: Axis, scheme: Scheme, yaxi
 
 
 def step_traces(curves: tuple[Curve, Curve], axis: Axis, scheme: Scheme, yaxis: str) -> list[Json]:
-    """The step as a line, the durable one as stairs under it: the distance between them is at risk."""
+    """The step as a line, the durable one as stairs under it: the distance between them is at risk.
+
+    Without any step the line is there and empty: the time axis stands on this row, and Plotly gives a row without a
+    trace no height before it draws the axis.
+    """
     step, durable = curves
+    if not step.points:
+        step = Curve(step.name, ((axis.start, None), (axis.end, None)))
     stairs: Json = {"color": scheme.durable, "width": 1.5, "shape": "hv"}
     return [
         _line(durable, axis, yaxis, stairs, "%{y:,d}"),

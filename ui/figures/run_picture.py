@@ -163,6 +163,9 @@ def _layout(picture: RunPicture, scheme: Scheme) -> Json:
     for index, (name, _) in enumerate(ROWS):
         key = f"yaxis{index + 1}" if index else "yaxis"
         layout[key] = _vertical(name, domains[name], scheme)
+    if picture.steps is None or not any(curve.points for curve in picture.steps):
+        # Nothing scales it.
+        layout[f"yaxis{len(ROWS)}"] |= {"range": [0, 1], "showticklabels": False}
     layout["annotations"] = _titles(picture, scheme, domains)
     if picture.now is not None and axis.start < picture.now <= axis.end:
         layout["shapes"] = [

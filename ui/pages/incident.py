@@ -113,7 +113,7 @@ def content(found: IncidentView, past: Sequence[Markup] = ()) -> list[Markup]:
             className="title-row",
         ),
         html.Div(_about(found), className="about"),
-        html.P(phrases(incident_sentence(incident)), className="sentence"),
+        html.P(phrases(incident_sentence(incident, sees_training=found.run.sees_training)), className="sentence"),
         html.Div([_anatomy(incident), _verdict(found)], className="columns columns-wide-left"),
         flight_recorder_panel(incident.flight_recorder),
         *past,

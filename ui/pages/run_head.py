@@ -90,8 +90,8 @@ def tiles(view: RunView) -> list[Markup]:
         ),
         tile(
             "Infrastructure goodput",
-            text.share(account.infrastructure_goodput),
-            f"{text.duration(account.faults_ns)} down after faults",
+            _infrastructure(view),
+            f"{text.duration(account.faults_ns)} {'' if view.sees_training else 'known to be '}down after faults",
             "#waterfall",
         ),
         tile(
@@ -142,6 +142,13 @@ def tiles(view: RunView) -> list[Markup]:
             "warn" if view.checkpoint.overdue_ns else "",
         ),
     ]
+
+
+def _infrastructure(view: RunView) -> str:
+    """Where nobody tells of steps, what was told of being down is the least that it can have been."""
+    if view.sees_training:
+        return text.share(view.account.infrastructure_goodput)
+    return f"≤ {text.share(view.account.infrastructure_goodput)}" if view.account.faults_ns else text.UNKNOWN
 
 
 def _lost(view: RunView) -> str:

@@ -37,8 +37,10 @@ def waterfall_panel(view: RunView) -> Markup:
         else:
             fill = phase_class(PHASE_OF_KIND[bar.kind])
         is_nothing = bar.kind is not None and bar.length_ns == 0
+        is_unseen = not view.sees_training and bar.name in ("infrastructure_goodput", "training_goodput")
+        is_unknown = is_unseen and (bar.name == "training_goodput" or not view.account.faults_ns)
         cost = weighted.get(bar.name)
-        sign = "−" if bar.kind is not None and bar.length_ns else ""
+        sign = "−" if bar.kind is not None and bar.length_ns else "≤ " if is_unseen else ""
         rows.append(
             html.Tr(
                 [
@@ -54,10 +56,18 @@ def waterfall_panel(view: RunView) -> Markup:
                         className="wide",
                     ),
                     html.Td(
-                        [sign, text.share(bar.share, text.DASH)] if not is_nothing else text.DASH, className="number"
+                        text.UNKNOWN
+                        if is_unknown
+                        else text.DASH
+                        if is_nothing
+                        else [sign, text.share(bar.share, text.DASH)],
+                        className="number",
                     ),
-                    html.Td(text.duration(bar.length_ns) if not is_nothing else "", className="number"),
-                    html.Td("" if cost is None or is_nothing else text.gpu_hours(cost), className="number muted"),
+                    html.Td(text.duration(bar.length_ns) if not (is_nothing or is_unknown) else "", className="number"),
+                    html.Td(
+                        "" if cost is None or is_nothing or is_unknown else text.gpu_hours(cost),
+                        className="number muted",
+                    ),
                 ],
                 className="row-level" if bar.kind is None else "row-nothing" if is_nothing else None,
             )
@@ -110,7 +120,7 @@ def phases_panel(view: RunView) -> Markup:
 def _facts(view: RunView) -> Markup:
     """Figures that stand beside the waterfall."""
     facts = []
-    if view.account.longest_unproductive_ns is not None:
+    if view.account.longest_unproductive_ns is not None and view.sees_training:
         facts.append(("longest stretch without progress", text.duration(view.account.longest_unproductive_ns)))
     if view.account.checkpoint_efficiency is not None:
         # Where no save was told there is nothing that could have cost: that is not known to be 100 %.
@@ -132,7 +142,8 @@ def incidents_panel(view: RunView) -> Markup:
     """One row per loss of forward progress."""
     incidents = sorted(view.incidents, key=lambda incident: incident.started_at, reverse=True)
     if not incidents:
-        calm = "Nothing stopped this run." if view.account.elapsed_ns else "Nothing has happened yet."
+        calm = "Nothing stopped this run." if view.sees_training else "Nothing that stopped this run was told."
+        calm = calm if view.account.elapsed_ns else "Nothing has happened yet."
         return panel("Incidents", html.P(calm, className="calm"), "incidents")
     longest = max(incident.so_far_ns for incident in incidents)
     heads = (
@@ -153,7 +164,9 @@ def incidents_panel(view: RunView) -> Markup:
         "Incidents",
         folded(heads, rows, "Incidents, newest first"),
         "incidents",
-        lead=lead + ". From the last completed step to the instant lost ground was regained.",
+        lead=lead + ". From the last completed step to the instant lost ground was regained."
+        if view.sees_training
+        else lead + ". From the notice until it ran again: what ground was lost is not known.",
         actions=copy_table_button(),
         wide=True,
     )

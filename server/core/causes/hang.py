@@ -22,6 +22,8 @@ DEADLY = frozenset({-4, -6, -7, -8, -9, -11, 132, 134, 135, 136, 137, 139})
 
 KILLS = frozenset({"sigkill", "sigterm"})
 """What a monitor's own signals look like in a launcher's table."""
+STOPS = frozenset({"operator_stop", "sigterm"})
+"""What ends a hang that nobody else noticed, and explains none that began before."""
 
 MISSING = (
     Wanted("a flight recorder dump of every rank (it names the one that did not arrive)", Kind.DUMPS),
@@ -92,6 +94,7 @@ def _by_dumps(case: Case, told: DumpVerdict) -> Match:
         sign.accuses
         and sign.reading.weight >= Weight.LINE
         and sign.reading.cause not in (RULE.name, *by_monitor)
+        and not (sign.reading.cause in STOPS and sign.at > told.at)
         and (told.rank is None or sign.rank is None or sign.rank == told.rank)
         for sign in case.signs
     ) or _was_killed(case, told.rank)
