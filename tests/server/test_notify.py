@@ -18,12 +18,16 @@ import pytest
 
 from rerail.server.alert_watch import AlertWatch
 from rerail.server.core.channels import check_address, masked
+from rerail.server.core.problems import Status
+from rerail.server.core.similar import Traces, likeness
 from rerail.server.errors import StoreAwayError
+from rerail.server.notify.composing import worth_naming
 from rerail.server.notify.dispatch import MOST_TRIES, Dispatch, pause_ns
 from rerail.server.notify.webhook import signature
 from rerail.server.preparing import upgrade_database
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
+from rerail.server.query_problem_results import Occurrence, Resolution, SimilarIncident
 from rerail.server.store import Store, engines, open_store
 from rerail.server.store.alert_rows import ChannelRow
 
@@ -101,6 +105,35 @@ def test_a_webhook_is_signed_and_says_what_why_and_what_it_cost(store: Store, li
     assert "https://rerail.example/incidents/a~" in text
     assert said["alerts"][0]["run"] == "a"
     assert [message.state for message in store.alerts.messages(None, 5)][-1] == "sent"
+
+
+@pytest.mark.parametrize(
+    ("parts", "node", "is_resolved", "said"),
+    [
+        (None, "n2", False, "like b~0 (the same fault, by every part of its fingerprint)"),
+        ((("exception", "ValueError"),), "n2", False, None),
+        (
+            (("exception", "ValueError"),),
+            "n2",
+            True,
+            "like b~0 (the same exception: ValueError); then: more memory",
+        ),
+        ((), "n1", True, "like b~0 (the same node: n1); then: more memory"),
+        ((), "n1", False, None),
+        ((), "n2", True, None),  # Only another run, a minute before.
+    ],
+)
+def test_a_message_names_what_leads_somewhere(parts, node, is_resolved, said):
+    one = Traces("a~0", "a", 100 * S, "1:a", (("exception", "ValueError"),), (("node", "n1"),))
+    found = likeness(one, Traces("b~0", "b", 40 * S, "1:a" if parts is None else "1:b", parts or (), (("node", node),)))
+    assert found is not None
+    occurrence = Occurrence("b~0", "b", 40 * S, 50 * S, False, True, "hang", node, 3, 100, (), S, S, 5, None)
+    done = Resolution(60 * S, "more memory") if is_resolved else None
+    status = Status.RESOLVED if is_resolved else Status.NEW
+    alike = SimilarIncident(
+        occurrence, found.weight, found.reasons, "1:b", "b", status, done, "Different.", found.strongest
+    )
+    assert worth_naming([alike]) == said
 
 
 def test_a_channel_that_hangs_delays_no_other(store: Store, listen):
