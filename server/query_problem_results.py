@@ -180,6 +180,8 @@ class SimilarIncident:
     resolution: Resolution | None
     difference: str | None
     """In which parts the faults differ; None where they are the same."""
+    strongest: int = 0
+    """What the first of the reasons weighs."""
 
 
 @dataclass(frozen=True, slots=True)

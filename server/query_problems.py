@@ -189,6 +189,7 @@ class ProblemQueries:
                     status=None if problem is None else problem.status,
                     resolution=None if problem is None else problem.resolution,
                     difference=why_different(one.parts, parts),
+                    strongest=each.strongest,
                 )
             )
         mine = ProblemOfIncident(problems[row.problem_id], self._store.position(row))

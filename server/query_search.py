@@ -94,7 +94,7 @@ class SearchQueries:
 
 def ranking(hits: Sequence[Hit], terms: Sequence[Term]) -> list[Hit]:
     """Best first: how well, and how new. `hits` come newest first."""
-    needles = [max(re.findall(r"[^\W_]+", each.typed.lower()) or [""], key=len) for each in terms]
+    needles = [_needle(each) for each in terms]
     if not needles or not hits:
         return list(hits)
     newest = hits[0].number >> TAIL_BITS
@@ -104,6 +104,12 @@ def ranking(hits: Sequence[Hit], terms: Sequence[Term]) -> list[Hit]:
         return fitness(hit, needles) * (0.5 + 0.5 * 0.5 ** (age_ns / HALF_LIFE_NS))
 
     return sorted(hits, key=worth, reverse=True)
+
+
+def _needle(term: Term) -> str:
+    """What is counted of a term: its longest word, without the ending that another form of it lacks."""
+    longest = max(re.findall(r"[^\W_]+", term.typed.lower()) or [""], key=len)
+    return min((each.typed for each in term.forms if longest.startswith(each.typed)), key=len, default=longest)
 
 
 def fitness(hit: Hit, needles: Sequence[str]) -> float:

@@ -62,7 +62,7 @@ KEYS = (
     ("g k", "go to knowledge"),
     ("n", "write a note on what is shown"),
     ("[ ]", "previous, next incident"),
-    ("j k", "next, previous row of a list of problems, nodes or configs"),
+    ("j k", "next, previous row of a list; Enter opens it"),
     ("← →", "move through time, with the timeline in focus"),
     ("+ −", "zoom in, out"),
     ("0", "the whole run"),

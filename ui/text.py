@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from rerail.server.core.facts import Initiator, Outcome, Phase, Scope
 from rerail.server.core.recovery_configs.knobs import OFF, Setting
+from rerail.server.core.search.cause_names import WRITTEN_OUT
 from rerail.server.core.view import CausalRole, Domain, FailureRates, RunState
 from rerail.server.core.words import (  # noqa: F401 - as text.…
     THIN,
@@ -136,8 +137,7 @@ ROLES = {
 }
 
 
-ABBREVIATIONS = {
-    "oom": "out of memory",
+ABBREVIATIONS = WRITTEN_OUT | {
     "cpu": "CPU", "cuda": "CUDA", "ecc": "ECC", "gpu": "GPU", "hbm": "HBM", "ib": "IB", "nccl": "NCCL", "nfs": "NFS",
     "nvlink": "NVLink", "pcie": "PCIe", "rdma": "RDMA", "sigabrt": "SIGABRT", "sigbus": "SIGBUS", "sigkill": "SIGKILL",
     "sigsegv": "SIGSEGV", "sigterm": "SIGTERM", "xid": "XID",

@@ -20,6 +20,10 @@ NEAR_NS = 10 * 60 * 10**9
 """Incidents of two runs that begin within ten minutes of each other may have one cause outside both."""
 
 LEAST_WEIGHT = 2
+STRONG = 4
+"""What one reason weighs that is about the fault or the machine, and not only about when it was."""
+
+SAME_FAULT = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,8 @@ class Likeness:
     weight: int
     reasons: tuple[str, ...]
     """Sentences, the weightiest first."""
+    strongest: int
+    """What the first of them weighs."""
 
 
 def likeness(one: Traces, other: Traces) -> Likeness | None:
@@ -53,7 +59,7 @@ def likeness(one: Traces, other: Traces) -> Likeness | None:
     found: list[tuple[int, str]] = []
     is_same_fault = one.fingerprint is not None and one.fingerprint == other.fingerprint
     if is_same_fault:
-        found.append((10, "The same fault, by every part of its fingerprint."))
+        found.append((SAME_FAULT, "The same fault, by every part of its fingerprint."))
     else:
         for name, weight in (("exception", 4), ("frame", 4), ("operation", 2), ("xid", 5)):
             if name in mine and mine[name] == theirs.get(name):
@@ -66,7 +72,7 @@ def likeness(one: Traces, other: Traces) -> Likeness | None:
     if weight < LEAST_WEIGHT:
         return None
     found.sort(key=lambda each: -each[0])
-    return Likeness(other.incident_id, weight, tuple(reason for _, reason in found))
+    return Likeness(other.incident_id, weight, tuple(reason for _, reason in found), found[0][0])
 
 
 def _places(one: Traces, other: Traces) -> list[tuple[int, str]]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
 from rerail.server.core.alert_life import Standing
+from rerail.server.core.similar import SAME_FAULT, STRONG
 from rerail.server.core.words import count, duration
 from rerail.server.errors import NotFoundError
 from rerail.server.notify.messages import LINES, Message, Told
 from rerail.server.queries import Queries
+from rerail.server.query_problem_results import SimilarIncident
 from rerail.server.store import Store
 from rerail.server.store.alert_rows import AlertRow, MessageRow
 
@@ -83,7 +85,7 @@ def _told(queries: Queries, row: AlertRow, change: str, at: int, url: str | None
 
 
 def _incident(queries: Queries, incident_id: str) -> tuple[str | None, str | None, str | None]:
-    """What it cost so far, why, and the incident most like it with what helped then."""
+    """What it cost so far, why, and an incident like it that is worth naming."""
     try:
         found = queries.incident(incident_id).incident
         alike = queries.problems.similar(incident_id, 5).similar
@@ -96,9 +98,25 @@ def _incident(queries: Queries, incident_id: str) -> tuple[str | None, str | Non
     verdict = (
         f"cause: {found.verdict.cause.replace('_', ' ')} ({found.verdict.confidence:.0%}): {found.verdict.sentence}"
     )
-    best = next((each for each in alike if each.resolution is not None), next(iter(alike), None))
+    return cost, verdict, worth_naming(alike)
+
+
+def worth_naming(alike: Sequence[SimilarIncident]) -> str | None:
+    """The incident that a message names, why, and what helped then; None where none is worth it.
+
+    The same fault is, and where somebody said what helped, a strong reason is enough. That another run failed a minute
+    before is none: a page may show it among others, a message at night says only what leads somewhere.
+    """
+    worth = [
+        each
+        for each in alike
+        if each.strongest >= SAME_FAULT or (each.strongest >= STRONG and each.resolution is not None)
+    ]
+    best = next((each for each in worth if each.resolution is not None), next(iter(worth), None))
     if best is None:
-        return cost, verdict, None
-    taken_back = " (taken back since)" if best.resolution is not None and best.resolution.taken_back_at else ""
-    helped = "" if best.resolution is None else f"; then: {best.resolution.text}{taken_back}"
-    return cost, verdict, f"like {best.occurrence.incident_id}{helped}"
+        return None
+    reason = best.reasons[0].rstrip(".")
+    said = f"like {best.occurrence.incident_id} ({reason[:1].lower()}{reason[1:]})"
+    if best.resolution is None:
+        return said
+    return f"{said}; then: {best.resolution.text}{' (taken back since)' if best.resolution.taken_back_at else ''}"

@@ -8,6 +8,8 @@ Rules
   never beside one, so that the end of an alert is not overtaken by what was told before. What fails is told next time.
 - A channel whose secrets no key of this server opens is told nothing, least of all unsigned: it fails like one that is
   away, so that what waits is sent once the key is there.
+- What came of a delivery is written down until it stands in the database: while that is away or locked it is kept in
+  memory and tried every round, before anything else is taken out. Nothing that was taken is sent again for that.
 - A claim is a lease: when this process is killed under way, the message is delivered again when the lease is over.
 """
 
@@ -17,6 +19,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from rerail.server.errors import StoreAwayError
 from rerail.server.notify import send
@@ -43,6 +46,17 @@ IDLE_SECONDS = 0.3
 LOCKED = "its address is sealed with a key that this server does not have: set RERAIL_SECRET_KEY, or give it again"
 
 
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What came of a delivery."""
+
+    at: int
+    error: str | None
+    """None where it was taken."""
+    again: int | None
+    """When to try again; None for never."""
+
+
 def pause_ns(tries: int) -> int:
     """How long to wait after so many tries."""
     return min(LONGEST_PAUSE, FIRST_PAUSE << min(30, max(0, tries - 1)))
@@ -63,6 +77,8 @@ class Dispatch(Rounds):
         self._renewed: dict[int, int] = {}
         """When each forgetful channel was last told of everything."""
         self._asked_at = 0
+        self._unwritten: dict[int, _Outcome] = {}
+        """What came of deliveries, by message, that the store could not write down."""
 
     def work(self) -> bool:
         """Begin what is due; whether there was any."""
@@ -75,10 +91,21 @@ class Dispatch(Rounds):
         super().close()
         for thread in list(self._busy.values()):
             thread.join(1)
+        try:
+            self._write_down()
+        except StoreAwayError as away:
+            logger.warning("%s deliveries are not written down: %s", len(self._unwritten), away)
+
+    def _write_down(self) -> None:
+        """Write what could not be written before."""
+        for message, outcome in list(self._unwritten.items()):
+            self._store.alerts.finish(message, outcome.at, outcome.error, outcome.again)
+            self._unwritten.pop(message, None)
 
     def deliver_due(self) -> int:
         """Begin the deliveries that are due; how many were begun."""
         self._busy = {channel: thread for channel, thread in self._busy.items() if thread.is_alive()}
+        self._write_down()  # After looking who is busy: what one leaves behind later keeps its channel busy till then.
         rows = self._store.alerts.claim(self._clock(), LEASE_NS, tuple(self._busy))
         if not rows:
             return 0
@@ -131,7 +158,7 @@ class Dispatch(Rounds):
                 return
             message = message_of(self._store, self._queries, row, self._url)
             if row.entries and not message.told:
-                self._store.alerts.finish(row.message_id, self._clock(), "its alerts are not known any more", None)
+                self._settle(row, self._clock(), "its alerts are not known any more", None)
                 return
             error = None
             try:
@@ -162,4 +189,11 @@ class Dispatch(Rounds):
         again = None if error is None or row.tries >= MOST_TRIES else now + pause_ns(row.tries)
         if error is not None:
             logger.warning("channel %s: message %s: %s (try %s)", channel.name, row.message_id, error, row.tries)
-        self._store.alerts.finish(row.message_id, now, error, again)
+        self._settle(row, now, error, again)
+
+    def _settle(self, row: MessageRow, at: int, error: str | None, again: int | None) -> None:
+        try:
+            self._store.alerts.finish(row.message_id, at, error, again)
+        except StoreAwayError as away:
+            logger.warning("message %s: what came of it is written down later: %s", row.message_id, away)
+            self._unwritten[row.message_id] = _Outcome(at, error, again)

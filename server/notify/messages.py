@@ -1,7 +1,7 @@
 """Messages: what a channel is given, and the text of it.
 
-A message says what, what it cost so far, why as far as known, the similar incident and what helped then, and where
-to look.
+A message says what, what it cost so far, why as far as known, a similar incident that leads somewhere, with the
+reason and what helped then, and where to look.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Rules
 - Two engines for one database. On the *write* engine a SQLite transaction begins with `BEGIN IMMEDIATE`: a deferred one
   that reads before it writes fails with "database is locked" whatever the time-out (61 % of the transactions of eight
-  threads did). On the *read* engine a transaction sees one snapshot and never waits for a writer.
+  threads did), and writers of one process take turns (`write_turns.py`). On the *read* engine a transaction sees one
+  snapshot and never waits for a writer.
 - SQLite: WAL, `synchronous=FULL`. Group commit makes the fsync cheap, so 200 means it is on the disk.
 - The driver's own transaction handling is off (`isolation_level=None`); otherwise it sends a SELECT before its BEGIN.
 """
@@ -17,9 +18,13 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from rerail.server.errors import SettingsError, StoreAwayError, StoreError
+from rerail.server.store.write_turns import turns_of
+
+TURN_SECONDS = 20
+_TURN = "rerail_turn"
 
 _WRITE_PRAGMAS = (
     "PRAGMA journal_mode=WAL",
@@ -74,7 +79,7 @@ def derive_engine(database_url: str) -> Engine:
 def _writing(database_url: str, pragmas: tuple[str, ...]) -> Engine:
     if _is_sqlite(database_url):
         _make_folder(database_url)
-        return _sqlite_engine(database_url, pragmas, "BEGIN IMMEDIATE", pool_size=2)
+        return _in_turn(_sqlite_engine(database_url, pragmas, "BEGIN IMMEDIATE", pool_size=2), database_url)
     return create_engine(database_url, pool_pre_ping=True, pool_size=5, max_overflow=5)
 
 
@@ -131,6 +136,24 @@ def _sqlite_engine(database_url: str, pragmas: tuple[str, ...], begin: str, pool
     @event.listens_for(engine, "begin")
     def _on_begin(connection: Connection) -> None:
         connection.exec_driver_sql(begin)
+
+    return engine
+
+
+def _in_turn(engine: Engine, database_url: str) -> Engine:
+    """The engine, whose connections hold the turn from the beginning of a transaction until they are given back."""
+    turns = turns_of(database_url)
+
+    @event.listens_for(engine, "begin", insert=True)
+    def _take(connection: Connection) -> None:
+        info = connection.connection.record_info
+        if info is not None and not info.get(_TURN):
+            info[_TURN] = turns.take(TURN_SECONDS)
+
+    @event.listens_for(engine, "checkin")
+    def _give_back(_connection: object, record: ConnectionPoolEntry) -> None:
+        if record.record_info is not None and record.record_info.pop(_TURN, False):
+            turns.give_back()
 
     return engine
 

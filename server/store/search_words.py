@@ -83,7 +83,8 @@ def fts_match(query: Query) -> str | None:
 
 
 def _fts_term(term: Term) -> str:
-    return f'{{title body}} : "{_fts(term.words)}"' + (" *" if term.goes_on else "")
+    forms = dict.fromkeys(f'"{_fts(each.words)}"' + (" *" if each.goes_on else "") for each in (term, *term.forms))
+    return f"({{title body}} : ({' OR '.join(forms)}))"
 
 
 def _fts_filter(each: Filter) -> str:
@@ -122,6 +123,11 @@ def ts_query(query: Query) -> str | None:
 
 
 def _ts_term(term: Term) -> str:
+    forms = dict.fromkeys(map(_ts_phrase, (term, *term.forms)))
+    return f"({' | '.join(forms)})"
+
+
+def _ts_phrase(term: Term) -> str:
     parts = [_quoted(word) for word in term.words]
     if term.goes_on:
         parts[-1] += ":*"

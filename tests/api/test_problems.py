@@ -146,6 +146,7 @@ def test_a_new_incident_after_the_resolution_makes_it_regressed(told: httpx.Clie
     assert past["problem"]["problem"]["status"] == "regressed"
     assert [each["occurrence"]["incident_id"] for each in past["similar"]][:2] == ["b/c~0", "a~0"]
     assert past["similar"][0]["resolution"]["text"] == "skip bad records"
+    assert past["similar"][0]["strongest"] == 10
 
 
 def test_merge_split_and_move_and_what_makes_no_sense(told: httpx.Client):

@@ -290,6 +290,14 @@ def test_keys_move_between_pages_and_through_time(server, open_page):
     page.keyboard.press("g")
     page.keyboard.press("r")
     page.wait_for_selector(".ag-row a")
+    focused = "() => document.activeElement.closest('.ag-row')?.getAttribute('row-index')"
+    rows = []
+    for key in "jjkkj":
+        page.keyboard.press(key)
+        rows.append(page.evaluate(focused))
+    assert rows == ["0", "1", "0", "0", "1"]
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#run-page")
     page.goto(server.url + "/runs/done")
     drawn(page)
     page.focus("#timeline-frame")
@@ -309,6 +317,11 @@ def test_keys_move_between_pages_and_through_time(server, open_page):
     page.wait_for_function("() => document.activeElement.id === 'note-text'")
     page.keyboard.press("Escape")
     assert page.evaluate("() => document.activeElement.dataset.note") == "new"
+    page.goto(server.url + "/knowledge?q=kind:incident")
+    page.wait_for_selector(".found > li")
+    page.evaluate("() => document.activeElement.blur()")
+    page.keyboard.press("j")
+    assert page.evaluate("() => document.activeElement.closest('.found > li').matches(':first-child')")
     for path in ("/alerts", "/configs"):
         page.goto(server.url + path)
         page.wait_for_selector("#page input[id$=-search]")

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rerail.server.core.causes import rules
 from rerail.server.core.search.query import QueryError, parse_query
 from rerail.server.core.search.snippets import LENGTH, marked, pattern_of, snippet
 from rerail.server.core.search.words import looked_for, words
+from rerail.ui import text
 
 NOW = 1_796_000_000 * 10**9
 DAY = 86_400 * 10**9
@@ -74,6 +76,36 @@ def test_a_question_has_words_phrases_fields_and_times():
     assert query.after == NOW - 2 * DAY
 
 
+@pytest.mark.parametrize(
+    ("typed", "forms"),
+    [
+        ("crashes", {"crash"}),
+        ("processes", {"process"}),
+        ("gpus", {"gpu"}),
+        ("retry", {"retries"}),
+        ("time-outs", {"time out", "timeout", "timeouts"}),
+        ("체크포인트를", {"체크포인트", "체크 포인트"}),
+        ("loss status 10.0.3.7 gpu-17 rank3 습", set()),
+        ('"checkpoints"', set()),
+    ],
+)
+def test_a_word_is_asked_in_its_other_forms_unless_quoted(typed, forms):
+    found = {form.typed for term in parse_query(typed, NOW).terms for form in term.forms}
+    assert forms <= found
+    assert forms or all(" " in each for each in found)
+
+
+@pytest.mark.parametrize("name", [*rules(), "unknown"])
+def test_a_cause_is_found_by_its_class_and_by_the_words_of_its_page(name):
+    for written in (name, name.replace("_", "-"), f'"{name.replace("_", " ")}"', f'"{text.cause(name)}"', name.upper()):
+        assert parse_query(f"cause:{written}", NOW).filters[0].values == (name,)
+
+
+def test_a_word_of_several_causes_means_each_of_them():
+    assert parse_query("cause:oom -cause:timeout", NOW).filters[0].values == ("gpu_oom", "host_oom")
+    assert parse_query("cause:memory", NOW).filters[0].values == ("gpu_oom", "host_oom")
+
+
 def test_a_line_of_a_log_can_be_pasted():
     query = parse_query("RuntimeError: cuda:0 https://x/y a.py:32 - [rank3]", NOW)
     assert len(query.terms) == 5
@@ -87,6 +119,8 @@ def test_a_line_of_a_log_can_be_pasted():
         ("stauts:open", "stauts:open", "did you mean status:open"),
         ("cause:", "cause:", "nothing stands behind it"),
         ('the "end', '"end', "not closed"),
+        ("cause:oomm", "cause:oomm", "the nearest: cause:gpu_oom"),
+        ("cause:--", "cause:--", "no cause is named so"),
         ("rank:three", "rank:three", "a number"),
         ("kind:memo", "kind:memo", "one of incident"),
         ("after:yesterday", "after:yesterday", "no day or instant"),
@@ -118,6 +152,17 @@ def test_the_matching_words_are_marked_in_the_stretch_around_them():
     assert [piece.text for piece in pieces if piece.is_match] == ["watchdog", "체크포인트"]
     assert pieces[0].text == "… " and pieces[-1].text == " …"
     assert sum(len(piece.text) for piece in pieces) < LENGTH + 40
+
+
+@pytest.mark.parametrize(
+    ("typed", "marks"),
+    [("timeouts", ["timeout", "time-out"]), ("time-out", ["timeout", "time-out"]), ("timeout", ["timeout", "time-out"]),
+     ("체크포인트는", ["체크포인트", "체크 포인트"])],
+)  # fmt: skip
+def test_other_forms_are_marked_too(typed, marks):
+    text = "a timeout after another time-out; 체크포인트를 체크 포인트"
+    pieces = marked(text, pattern_of(parse_query(typed, NOW).terms))
+    assert [piece.text for piece in pieces if piece.is_match] == marks
 
 
 @given(st.text(max_size=200), st.text(max_size=12))

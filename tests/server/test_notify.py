@@ -6,6 +6,7 @@ import http.server
 import json
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -17,11 +18,17 @@ import pytest
 
 from rerail.server.alert_watch import AlertWatch
 from rerail.server.core.channels import check_address, masked
+from rerail.server.core.problems import Status
+from rerail.server.core.similar import Traces, likeness
+from rerail.server.errors import StoreAwayError
+from rerail.server.notify.composing import worth_naming
 from rerail.server.notify.dispatch import MOST_TRIES, Dispatch, pause_ns
 from rerail.server.notify.webhook import signature
+from rerail.server.preparing import upgrade_database
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
-from rerail.server.store import Store
+from rerail.server.query_problem_results import Occurrence, Resolution, SimilarIncident
+from rerail.server.store import Store, engines, open_store
 from rerail.server.store.alert_rows import ChannelRow
 
 S = 10**9
@@ -100,6 +107,35 @@ def test_a_webhook_is_signed_and_says_what_why_and_what_it_cost(store: Store, li
     assert [message.state for message in store.alerts.messages(None, 5)][-1] == "sent"
 
 
+@pytest.mark.parametrize(
+    ("parts", "node", "is_resolved", "said"),
+    [
+        (None, "n2", False, "like b~0 (the same fault, by every part of its fingerprint)"),
+        ((("exception", "ValueError"),), "n2", False, None),
+        (
+            (("exception", "ValueError"),),
+            "n2",
+            True,
+            "like b~0 (the same exception: ValueError); then: more memory",
+        ),
+        ((), "n1", True, "like b~0 (the same node: n1); then: more memory"),
+        ((), "n1", False, None),
+        ((), "n2", True, None),  # Only another run, a minute before.
+    ],
+)
+def test_a_message_names_what_leads_somewhere(parts, node, is_resolved, said):
+    one = Traces("a~0", "a", 100 * S, "1:a", (("exception", "ValueError"),), (("node", "n1"),))
+    found = likeness(one, Traces("b~0", "b", 40 * S, "1:a" if parts is None else "1:b", parts or (), (("node", node),)))
+    assert found is not None
+    occurrence = Occurrence("b~0", "b", 40 * S, 50 * S, False, True, "hang", node, 3, 100, (), S, S, 5, None)
+    done = Resolution(60 * S, "more memory") if is_resolved else None
+    status = Status.RESOLVED if is_resolved else Status.NEW
+    alike = SimilarIncident(
+        occurrence, found.weight, found.reasons, "1:b", "b", status, done, "Different.", found.strongest
+    )
+    assert worth_naming([alike]) == said
+
+
 def test_a_channel_that_hangs_delays_no_other(store: Store, listen):
     hold = threading.Event()
     hanging, well = listen(hold=hold), listen()
@@ -135,6 +171,34 @@ def test_a_failing_channel_is_tried_later_and_later_and_then_given_up_in_the_ope
     dispatch.deliver_due()
     dispatch.wait(10)
     assert store.alerts.messages("sent", 5)
+
+
+def test_what_was_taken_is_not_sent_again_while_the_database_is_locked(tmp_path, listen, monkeypatch):
+    hasty = tuple("PRAGMA busy_timeout=50" if "busy_timeout" in each else each for each in engines._WRITE_PRAGMAS)
+    monkeypatch.setattr(engines, "_WRITE_PRAGMAS", hasty)
+    address = f"sqlite:///{tmp_path}/locked.sqlite3"
+    upgrade_database(address)
+    store = open_store(address)
+    hold = threading.Event()
+    listener = listen(hold=hold)
+    store.alerts.enqueue(channel(store, listener.url), "test", (), S)
+    clock = [time.time_ns()]
+    dispatch = Dispatch(store, Queries(store), clock=lambda: clock[0])
+    assert dispatch.deliver_due() == 1
+    listener.until(1)
+    other = sqlite3.connect(tmp_path / "locked.sqlite3", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    hold.set()
+    dispatch.wait(10)
+    clock[0] += 300 * S  # The lease is over.
+    with pytest.raises(StoreAwayError, match="locked"):
+        dispatch.deliver_due()
+    other.execute("ROLLBACK")
+    other.close()
+    assert [each.state for each in store.alerts.messages(None, 5)] == ["waiting"]
+    assert dispatch.deliver_due() == 0
+    assert [each.state for each in store.alerts.messages(None, 5)] == ["sent"]
+    assert len(listener.taken) == 1
 
 
 def test_a_redirect_is_no_delivery_and_no_secret_is_in_an_error(store: Store, listen, caplog):

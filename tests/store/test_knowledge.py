@@ -52,13 +52,18 @@ def write(store, text: str, subject: Subject = NODE, at: int = 5):
     return store.notes.write(NewNote(subject, revision))
 
 
-KOREAN = "체크포인트를 저장하는 동안 학습이 멈췄다. NCCL watchdog caught a timeout on gpu_17."
+KOREAN = (
+    "체크포인트를 저장하는 동안 학습이 멈췄다. NCCL watchdog caught a timeout on gpu_17. "
+    "One entry of a half-step. 재시도, 재 시작"
+)
 
 
 @pytest.mark.parametrize(
     "typed",
     ["체크포인트", "포인트", "학습", "습", "동안", "저장 멈췄", '"watchdog caught"', "watchd", "NCCL 학습", "gpu_17",
-     "time", "node:gpu-17", "kind:note 학습", "학습 -kind:incident", '"학습이 멈췄다"', "after:1970-01-01 학습"],
+     "time", "node:gpu-17", "kind:note 학습", "학습 -kind:incident", '"학습이 멈췄다"', "after:1970-01-01 학습",
+     "timeouts", "time-out", "time-outs", "watchdogs time_outs", "watch-dog", "entries", "half-steps", "halfstep",
+     "체크포인트가", "체크-포인트", "체크포인트들", "재시도는", "학습 timeouts"],
 )  # fmt: skip
 def test_both_databases_find_the_same(store, typed):
     note = write(store, KOREAN)
@@ -67,7 +72,8 @@ def test_both_databases_find_the_same(store, typed):
 
 @pytest.mark.parametrize(
     "typed",
-    ["체크아웃", "watchdog -timeout", '"caught watchdog"', "node:gpu-1", "rank:17", "학습 kind:run",
+    ["체크아웃", "watchdog -timeout", "watchdog -timeouts", "watchdog -time-out", '"timeouts"',
+     "학습 재시작을 하다", '"caught watchdog"', "node:gpu-1", "rank:17", "학습 kind:run",
      "before:1970-01-02 xyz"],
 )  # fmt: skip
 def test_both_databases_leave_out_the_same(store, typed):

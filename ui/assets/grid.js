@@ -112,6 +112,18 @@
     const anchor = cell.querySelector("a[href]") || cell.closest(".ag-row").querySelector("a[href]");
     if (anchor) window.rerailShell.go(anchor.href);
   });
+  /* j and k move from row to row, as in other lists, on from the cell that had the focus last. */
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || (event.key !== "j" && event.key !== "k")) return;
+    if (event.target.closest("input, textarea, select, [contenteditable]")) return;
+    const api = grid();
+    const count = api && !api.isDestroyed() ? api.getDisplayedRowCount() : 0;
+    if (!count) return;
+    const here = api.getFocusedCell();
+    const next = here ? Math.min(count - 1, Math.max(0, here.rowIndex + (event.key === "j" ? 1 : -1))) : 0;
+    api.ensureIndexVisible(next);
+    api.setFocusedCell(next, here ? here.column : api.getAllDisplayedColumns()[0]);
+  });
   const seen = new WeakSet();
   setInterval(() => {
     const frame = document.getElementById("runs-grid");

@@ -113,7 +113,9 @@ def rows(queries: Queries, wanted: Wanted) -> list[Content]:
         drawn += [_alert(entry, view) for entry, view in members]
     return [
         html.P(sentence(page), className="sentence"),
-        html.Ul(drawn, className="alert-list") if drawn else html.P("No alert matches.", className="calm"),
+        html.Ul(drawn, className="alert-list", **{"data-walk": "rows"})
+        if drawn
+        else html.P("No alert matches.", className="calm"),
         pager(KIND, wanted, page.total),
     ]
 

@@ -1,9 +1,9 @@
 """Query: what somebody typed, as a question; or what is wrong with which word of it.
 
-    nccl timeout                both words, the last letters of each may be missing
+    nccl timeouts               both words, the last letters of each may be missing; time-out and timeout as well
     "watchdog caught"           these side by side
     -preemption  -node:gpu-3    without that
-    cause:gpu_oom  node:gpu-17  rank:3  run:llama  status:resolved  kind:note
+    cause:oom  node:gpu-17  rank:3  run:llama  status:resolved  kind:note
     after:2026-11-01  before:2026-11-28T12:00
 
 Rules
@@ -12,6 +12,8 @@ Rules
 - A word with a colon that is no field is text, since log lines are full of them; but one that is nearly a field is a
   slip, and told.
 - A question that only excludes asks for nothing, and is told.
+- A word is asked in its other forms too (`words.other_forms`); in a long question, as a pasted line is, not in halves.
+- A cause is named as its class or as pages write it (`cause_names.py`); what names none is told with what is near.
 """
 
 from __future__ import annotations
@@ -23,10 +25,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from rerail.server.core.search.words import looked_for
+from rerail.server.core.search.cause_names import causes_named, causes_near
+from rerail.server.core.search.words import looked_for, other_forms
 
 LONGEST_QUERY = 1000
 MOST_TERMS = 32
+MOST_APART = 8
+"""Of more words than these none is looked for in two halves."""
+
 NS = 10**9
 
 FIELDS = ("cause", "node", "rank", "run", "status", "kind", "after", "before")
@@ -59,6 +65,8 @@ class Term:
     """The last word may be the beginning of one."""
     typed: str
     """As it was typed, for marking."""
+    forms: tuple[Term, ...] = ()
+    """Any of them will do instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +118,7 @@ def parse_query(text: str, now: int) -> Query:
     without_filters: dict[str, list[str]] = {}
     edges: dict[str, int] = {}
     count = 0
+    is_short = len(text.split()) <= MOST_APART
     for word in _words(text):
         count += 1
         if count > MOST_TERMS:
@@ -121,15 +130,16 @@ def parse_query(text: str, now: int) -> Query:
                 raise QueryError(word.shown, f"{word.field}: is there twice")
             edges[word.field] = _instant(word, now)
         elif word.field is not None:
-            value = _value(word)
-            (without_filters if word.is_excluded else filters).setdefault(word.field, []).append(value)
+            values = _causes(word) if word.field == "cause" else (_value(word),)
+            (without_filters if word.is_excluded else filters).setdefault(word.field, []).extend(values)
         else:
             parts, goes_on = looked_for(word.value, may_go_on=not word.is_quoted)
             if not parts:
                 if word.is_quoted or word.is_excluded:
                     raise QueryError(word.shown, "there is no letter or digit in it")
                 continue  # A lone sign between words, as in pasted lines.
-            (without if word.is_excluded else terms).append(Term(parts, goes_on, word.value))
+            forms = () if word.is_quoted else _forms(word.value, is_apart=is_short)
+            (without if word.is_excluded else terms).append(Term(parts, goes_on, word.value, forms))
     if (without or without_filters) and not (terms or filters or edges):
         raise QueryError(next(_words(text)).shown, "only says what not to find; say also what to find")
     if "after" in edges and "before" in edges and edges["after"] >= edges["before"]:
@@ -142,6 +152,16 @@ def parse_query(text: str, now: int) -> Query:
         edges.get("after"),
         edges.get("before"),
     )
+
+
+def _forms(typed: str, *, is_apart: bool) -> tuple[Term, ...]:
+    forms = []
+    for form in other_forms(typed, is_apart=is_apart):
+        # A half of two letters does not go on: `error` is not the `err or…` of other words.
+        parts, goes_on = looked_for(form, may_go_on=len(form.rsplit(" ", 1)[-1]) > 2)
+        if parts:
+            forms.append(Term(parts, goes_on, form))
+    return tuple(forms)
 
 
 def _words(text: str) -> Iterator[_Word]:
@@ -177,7 +197,7 @@ def _words(text: str) -> Iterator[_Word]:
 
 
 _EXAMPLES = {
-    "cause": "gpu_oom", "node": "gpu-17", "rank": "3", "run": "llama", "status": "resolved", "kind": "note",
+    "cause": "oom", "node": "gpu-17", "rank": "3", "run": "llama", "status": "resolved", "kind": "note",
     "after": "2026-11-01", "before": "3d",
 }  # fmt: skip
 
@@ -210,6 +230,14 @@ def _value(word: _Word) -> str:
     if known is not None and value not in known:
         raise QueryError(word.shown, f"{word.field} is one of {', '.join(known)}")
     return str(int(value)) if word.field == "rank" else value
+
+
+def _causes(word: _Word) -> tuple[str, ...]:
+    named = causes_named(_value(word))
+    if not named:
+        near = " or ".join(f"cause:{each}" for each in causes_near(word.value))
+        raise QueryError(word.shown, f"no cause is named so; the nearest: {near}")
+    return named
 
 
 def _instant(word: _Word, now: int) -> int:

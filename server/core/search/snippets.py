@@ -30,8 +30,12 @@ class Piece:
 
 def pattern_of(terms: Sequence[Term]) -> re.Pattern[str] | None:
     """What marks the terms in a text; a group each. None without terms."""
-    parts = [f"({part})" for part in map(_pattern, terms) if part]
+    parts = [f"({part})" for part in map(_of_any_form, terms) if part]
     return re.compile("|".join(parts), re.IGNORECASE) if parts else None
+
+
+def _of_any_form(term: Term) -> str:
+    return "|".join(dict.fromkeys(part for part in map(_pattern, (term, *term.forms)) if part))
 
 
 def _pattern(term: Term) -> str:

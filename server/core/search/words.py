@@ -8,12 +8,15 @@ Rules
   for the same pairs side by side: it is found wherever it stands. The last letter stands alone too, so
   that a single one is found anywhere.
 - Words are cut at `LONGEST`, in text and question alike.
+- An index holds words as they were written; the question is asked in other forms too (`other_forms`), so that
+  every document is found by them, whenever it was indexed. What stands between quotation marks has none.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 
 LONGEST = 48
 
@@ -24,6 +27,14 @@ PAIRED = (
 _RUNS = re.compile(f"([{PAIRED}]+)|([^\\W_{PAIRED}]+)")
 _PAIRED = re.compile(f"[{PAIRED}]")
 _ACCENTS = re.compile("[\u0300-\u036f]")
+_HANGUL = re.compile("[\uac00-\ud7a3]+")
+_LATIN = re.compile("[a-z]+")
+_HYPHENED = re.compile(r"[^\W_]+(?:[-_\u2010\u2011][^\W_]+){1,2}")
+_PARTICLES = ("에서", "으로", "들이", "들을", "을", "를", "이", "가", "은", "는", "에", "의", "로", "와", "과", "들")
+"""What is glued to a Korean noun. 도 is not among them: 재시도 (a retry) is a word."""
+
+LONGEST_APART = 20
+"""Longer words are not looked for in two halves."""
 
 
 def plain(text: str) -> str:
@@ -66,3 +77,53 @@ def looked_for(text: str, *, may_go_on: bool) -> tuple[tuple[str, ...], bool]:
     if is_paired(last):
         return tuple(kept), len(last) == 1
     return tuple(kept), may_go_on and len(last) > 1 and not last.isdecimal()
+
+
+def other_forms(text: str, *, is_apart: bool) -> tuple[str, ...]:
+    """What means the same as a question's term, as it might have been typed instead; the term itself is not among it.
+
+    The singular of a plural (`timeouts`: timeout) and a Korean noun without its particle; of what a hyphen joins, one
+    word (`time-out`: timeout); with `is_apart` of one word its two halves side by side (`timeout`: time out), wherever
+    they may be: halves that are no words are in no text.
+    """
+    told = plain(text)
+    runs = [paired or word for paired, word in _RUNS.findall(told)]
+    if not runs:
+        return ()
+    forms = [" ".join((*runs[:-1], stem)) for stem in _stems(runs[-1])]
+    if _HYPHENED.fullmatch(told) and len({_kind(run) for run in runs}) == 1 and _kind(runs[0]):
+        joined = "".join(runs)
+        if all(len(run) > 1 for run in runs) and len(joined) > 3:
+            forms += [joined, *_stems(joined)]
+    if is_apart and len(runs) == 1:
+        forms += _apart(min((runs[0], *_stems(runs[0])), key=len))
+    return tuple(dict.fromkeys(forms))
+
+
+def _kind(run: str) -> str | None:
+    """Whether a run is a word of Latin letters or of Korean ones; None where it is neither."""
+    return "latin" if _LATIN.fullmatch(run) else "hangul" if _HANGUL.fullmatch(run) else None
+
+
+def _stems(run: str) -> Iterator[str]:
+    if _HANGUL.fullmatch(run):
+        particle = next((each for each in _PARTICLES if run.endswith(each)), "")
+        if particle and len(run) - len(particle) > 1:
+            yield run.removesuffix(particle)
+    elif _LATIN.fullmatch(run) and len(run) > 3:
+        if run.endswith("ies") and len(run) > 4:
+            yield run[:-3] + "y"
+        elif run.endswith(("sses", "xes", "zes", "ches", "shes")):
+            yield run[:-2]
+        elif (run.endswith("s") and not run.endswith(("ss", "is", "us", "as"))) or run.endswith("pus"):
+            yield run[:-1]
+        elif run.endswith("y") and run[-2] not in "aeiou":
+            yield run[:-1] + "ies"
+
+
+def _apart(run: str) -> Iterator[str]:
+    if len(run) > LONGEST_APART:
+        return
+    least = {"latin": 3, "hangul": 2}.get(_kind(run) or "")
+    if least is not None:
+        yield from (f"{run[:place]} {run[place:]}" for place in range(least, len(run) - 1))
