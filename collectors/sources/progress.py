@@ -12,8 +12,9 @@ Rules
 - A bar without a stamp is dated by its own clock, from an instant that is known: the loop that began, the stamp of the
   next line, or when the file was written last. Bars of an epoch that nothing dates stay without an instant: how long it
   took until the next epoch began is not known.
-- Where no launcher speaks in a log, the log tells its attempts itself: the program that begins anew, or a step that
-  comes again, is a restart. What was printed last before it is the end of the attempt before.
+- Where no launcher says when attempts start, the log tells its attempts itself: the program that begins anew, or a step
+  that comes again, is a restart. What was printed last before it is the end of the attempt before. Words of a launcher
+  about an end alone (a signal it passes on) say nothing about what starts after it.
 - Steps are told by one speaker; what the others print of them is the same.
 - A save that says that it is done is durable then. One that only begins is durable when training goes on, where the
   framework saves while training waits. A save that only says it was scheduled is captured.
@@ -48,14 +49,12 @@ from rerail.server.core.facts import (
     CheckpointMoment,
     CheckpointStage,
     Evidence,
-    Initiator,
     MarkStage,
     Outcome,
     Phase,
     PhaseSpan,
     RecoveryMark,
     RunStarted,
-    Scope,
     Steps,
 )
 
@@ -206,7 +205,7 @@ class ProgressLog:
             not alikes or not self._is_undisturbed or not state.has_steps or state.saving or state.first
             or known.held or not known.is_started or known.last_at is None or state.step_at is None
             or (state.pause_began is not None and state.pause_began >= state.step_at)
-            or (not self._is_own and known.attempt != state.attempt)
+            or known.attempt != state.attempt
         ):  # fmt: skip
             return at
         heard_at = state.step_at if state.heard_at is None else state.heard_at
@@ -720,8 +719,13 @@ class ProgressLog:
 
     @property
     def _is_own(self) -> bool:
-        """No launcher and no in-process wrapper speaks here: who begins and ends attempts is this log."""
-        return self.attempts.state.launcher is None and not self.attempts.state.iterations
+        """Nobody else tells here when attempts begin: no launcher that says so, and no in-process wrapper.
+
+        A launcher that only tells of ends (a signal it passes on, at torchrun's usual log level) is silent about what
+        comes after them; an exit it reaped is followed by `Attempts.next_where_untold`.
+        """
+        known = self.attempts.state
+        return not (known.tells_starts or known.exits or known.iterations)
 
     def _banner(self, told: Progress, at: int | None) -> None:
         state = self.state
@@ -733,7 +737,7 @@ class ProgressLog:
 
     def _follow_launcher(self) -> None:
         """Where a launcher says that another attempt is on, nothing that was known of the one before holds."""
-        if not self._is_own and self.attempts.state.attempt != self.state.attempt:
+        if self.attempts.state.attempt != self.state.attempt:
             self._forget()
 
     def _begin_where_due(self, at: int) -> None:
@@ -791,15 +795,16 @@ class ProgressLog:
     def _begin(self, at: int, attempt: int) -> None:
         known = self.attempts.state
         is_first = not known.is_started
+        scope, initiator = (None, None) if is_first else self.attempts.how_restarted()
         if not is_first:
+            at = max(at, known.ended_at or at)
             self.attempts.enter(at, attempt)
         known.is_started = True
         self.state.attempt = attempt
         if self.state.began_at is None:
             self.state.began_at = at  # of a whole log the next line that is looked at may be one of steps
         self._say(
-            AttemptStarted, at, scope=None if is_first else Scope.IN_JOB,
-            initiator=None if is_first else Initiator.FAULT, world_size=self.state.world_size,
+            AttemptStarted, at, scope=scope, initiator=initiator, world_size=self.state.world_size,
         )  # fmt: skip
         self._say(RecoveryMark, at, stage=MarkStage.WORKERS_STARTED, by="log")
         if not self.state.is_told and self.state.framework not in (None, "any"):

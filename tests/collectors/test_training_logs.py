@@ -192,3 +192,52 @@ def test_whatever_a_line_holds_it_is_read_or_passed_over(text: str):
         assert isinstance(told.told, Told)
         assert part in text
         assert told.step is None or told.step >= 0
+
+
+CLOSING = (
+    "W1120 10:00:30.000000 1 torch/distributed/elastic/multiprocessing/api.py:900] Sending process 9 closing signal "
+    "SIGTERM\n"
+)
+DEATH = (
+    "W1120 10:00:29.900000 1 torch/distributed/elastic/agent/server/api.py:725] Received 15 death signal, shutting "
+    "down workers\n"
+)
+STEP = "[2026-11-20 {}] iteration {}/ 200 | elapsed time per iteration (ms): 2000.0 | lm loss: 1.0 |\n"
+
+
+def slurm(why: str) -> str:
+    return f"slurmstepd: error: *** STEP 4242.0 ON gpu-1 CANCELLED AT 2026-11-20T10:00:30 DUE TO {why} ***\n"
+
+
+@pytest.mark.parametrize(
+    ("tail", "cause", "scope"),
+    [
+        ("", "unknown", "in_job"),
+        (CLOSING, "unknown", "in_job"),
+        (DEATH + CLOSING, "operator_stop", "in_job"),
+        (slurm("PREEMPTION") + DEATH + CLOSING, "preemption", "requeue"),
+        (DEATH + CLOSING + slurm("PREEMPTION"), "preemption", "requeue"),
+        (DEATH + CLOSING + slurm("TIME LIMIT"), "time_limit", "in_job"),
+    ],
+)
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_a_launcher_that_only_tells_of_an_end_does_not_hide_what_begins_after_it(
+    tail: str, cause: str, scope: str, is_followed: bool, tmp_path: Path
+):
+    before = STEP.format("10:00:02", 10) + STEP.format("10:00:22", 20)
+    after = STEP.format("10:10:22", 10) + STEP.format("10:10:42", 20) + STEP.format("10:11:02", 30)
+    if is_followed:
+        log = tmp_path / "train.log"
+        log.write_text(before + tail)
+        source = LauncherSource(node="vm", run="r", log=log, zone_seconds=0)
+        first = source.poll(None)
+        with log.open("a") as file:
+            file.write(after)
+        facts = [*first.facts, *source.finish(first.cursor).facts]
+    else:
+        content = io.BytesIO((before + tail + after).encode())
+        facts = read_log(content, emitter="e", run="r", year=2026).facts
+    view = view_of(facts)
+    assert [attempt.scope for attempt in view.attempts] == [None, scope]
+    (incident,) = view.incidents
+    assert (incident.verdict.cause, incident.lost_steps) == (cause, 11)
