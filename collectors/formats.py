@@ -40,6 +40,8 @@ class OldFile:
     """When it was written last, in ns; None where that is not known."""
     zone_seconds: int = 0
     """East of UTC, of stamps that name no zone."""
+    now: int | None = None
+    """When it is imported, in ns, by which a log that broke off long ago is told; None: it may still be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class OldFolder:
     refuse: Callable[[int, FactError], None]
     remark: Callable[[str], None]
     zone_seconds: int = 0
+    now: int | None = None
+    """As of `OldFile`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,11 +181,13 @@ def read_run_files(
             run.files.append(_read_scheduler(path, kind, schedulers))
             continue
         fallback = _fallback(path, ends, last_stamp)
-        if fallback == UNKNOWN_INSTANT and dates_by_file:
+        is_guessed = fallback == UNKNOWN_INSTANT and dates_by_file
+        if is_guessed:
             fallback = path.stat().st_mtime_ns
-            run.dated_by_file.append(str(path))
         before = len(run.facts)
         run.files.append(_read(path, kind, run, fallback, tell, zone_seconds, seconds))
+        if is_guessed and any(fact.at == fallback for fact in run.facts[before:]):
+            run.dated_by_file.append(str(path))
         for fact in run.facts[before:]:
             if (isinstance(fact, RecoveryMark) and fact.stage is MarkStage.NOTICED) or isinstance(fact, Exit):
                 ends.setdefault(fact.restart or 0, fact.at)

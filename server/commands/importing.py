@@ -83,7 +83,8 @@ def import_files(parsed: argparse.Namespace) -> int:
     taken = Taken()
     told: list[str] = []
     zone = zone_seconds(parsed.zone)
-    files = [_File(path, parsed.run_id, old_format, counts, taken, zone) for path in paths]
+    now = None if parsed.still_running else time.time_ns()
+    files = [_File(path, parsed.run_id, old_format, counts, taken, zone, now) for path in paths]
     if parsed.stdout:
         silent = []
         for file in files:
@@ -171,10 +172,11 @@ class _File:
 
     def __init__(
         self, path: str, run_id: str | None, old_format: ImportFormat | None, counts: Counts, taken: Taken,
-        zone: int = 0,
+        zone: int = 0, now: int | None = None,
     ) -> None:  # fmt: skip
         self.path = path
         self._zone = zone
+        self._now = now
         self._taken = taken
         self._run_id = run_id
         self._format = old_format
@@ -196,7 +198,7 @@ class _File:
         stem = Path(self.path).name.removesuffix(".gz").rsplit(".", 1)[0] if self.path != "-" else "stdin"
         if old_format.read_folder is not None and self.path != "-" and Path(self.path).is_dir():
             run = self._run_id or Path(self.path).resolve().name or stem
-            return old_format.read_folder(OldFolder(self.path, run, self._refuse, self._remark, self._zone))
+            return old_format.read_folder(OldFolder(self.path, run, self._refuse, self._remark, self._zone, self._now))
         old = OldFile(
             path=self.path,
             stem=stem,
@@ -205,6 +207,7 @@ class _File:
             content=self._content,
             at=self._written_at(),
             zone_seconds=self._zone,
+            now=self._now,
             refuse=self._refuse,
             remark=self._remark,
         )
