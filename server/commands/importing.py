@@ -17,7 +17,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,6 +26,7 @@ from typing import BinaryIO
 from zoneinfo import ZoneInfo
 
 from rerail.collectors.formats import ImportFormat, OldFile, OldFolder, formats
+from rerail.collectors.masking import masked
 from rerail.collectors.packed_files import open_packed
 from rerail.collectors.sources.encodings import text_stream
 from rerail.collectors.uploads import CUT_OFF
@@ -44,6 +45,8 @@ LARGEST_FILE = 256 * 1024 * 1024
 """Of a format that is read whole."""
 
 TOLD_REFUSALS = 20
+LONGEST_REFUSAL = 600
+"""Of what is told of one refused line."""
 
 
 @dataclass(slots=True)
@@ -89,7 +92,7 @@ def import_files(parsed: argparse.Namespace) -> int:
         silent = []
         for file in files:
             is_silent = True
-            for line in file.lines():
+            for line in file.lines() if old_format is not None else _sound(file, counts):
                 sys.stdout.buffer.write(line)
                 is_silent = False
             if is_silent:
@@ -147,9 +150,15 @@ def zone_seconds(zone: str | None) -> int:
 
 def _tell_refused(counts: Counts) -> None:
     for example in counts.examples[:TOLD_REFUSALS]:
-        print(example, file=sys.stderr)
+        print(_for_a_terminal(example), file=sys.stderr)
     if len(counts.examples) > TOLD_REFUSALS:
         print(f"… and {len(counts.examples) - TOLD_REFUSALS} more refused lines", file=sys.stderr)
+
+
+def _for_a_terminal(words: str) -> str:
+    """One line of what a file may have in it, without secrets and without anything that steers a terminal."""
+    shown = " ".join(masked(words).split())
+    return shown if len(shown) <= LONGEST_REFUSAL else shown[: LONGEST_REFUSAL - 1] + "…"
 
 
 def _files_of(path: str, old_format: ImportFormat | None) -> list[str]:
@@ -214,7 +223,7 @@ class _File:
         return old_format.read(old)
 
     def _remark(self, words: str) -> None:
-        print(f"{self.path}: {words}", file=sys.stderr)
+        print(_for_a_terminal(f"{self.path}: {words}"), file=sys.stderr)
 
     def at(self, line: int) -> str:
         """Where a line of facts stands, for a person."""
@@ -282,6 +291,27 @@ def _in_run(line: bytes, run_id: str) -> bytes:
     return json.dumps({**stated, "run": run_id}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
+def _sound(file: _File, counts: Counts) -> Iterator[bytes]:
+    """The lines of a file of facts that an intake would take, as they are; the others are refused as it would."""
+    from rerail.server.decoding import decode_body
+
+    number = 0
+    for context, lines in _batches(file.lines()):
+        before = number - (1 if context else 0)
+        refused = decode_body(context + b"".join(lines), time.time_ns()).batch.refused
+        _refuse_lines(file, counts, before, [(line.line, line.field, line.value, line.reason) for line in refused])
+        left_out = {before + line.line for line in refused}
+        yield from (line for place, line in enumerate(lines, number + 1) if place not in left_out and line.strip())
+        number += len(lines)
+
+
+def _refuse_lines(file: _File, counts: Counts, before: int, refused: Sequence[tuple[int, str, str, str]]) -> None:
+    counts.rejected += len(refused)
+    counts.examples += [
+        f"{file.at(before + line)}: {name}: {reason} (got {value})" for line, name, value, reason in refused
+    ]
+
+
 def _import_file(file: _File, send: Send, counts: Counts) -> None:
     number = 0
     for context, lines in _batches(file.lines()):
@@ -289,10 +319,7 @@ def _import_file(file: _File, send: Send, counts: Counts) -> None:
         before = number - (1 if context else 0)
         counts.accepted += answer.accepted
         counts.duplicate += answer.duplicate
-        counts.rejected += len(answer.rejected)
-        counts.examples += [
-            f"{file.at(before + line)}: {name}: {reason} (got {value})" for line, name, value, reason in answer.rejected
-        ]
+        _refuse_lines(file, counts, before, answer.rejected)
         number += len(lines)
 
 

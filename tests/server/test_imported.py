@@ -201,3 +201,17 @@ def test_a_log_of_the_past_without_an_end_ends_with_its_last_line_and_how_is_unk
         file.write(line.format(9, 90))
     assert main(["import", "logs", given, "--run", "over", "--still-running"]) == 0
     assert shown(capsys, "over")["ended_at"] is None
+
+
+@pytest.mark.parametrize("form", ["facts", "kubernetes", "one-logger", "google-goodput", "aws-nvrx", "slurm"])
+def test_what_is_refused_steers_no_terminal_and_is_short(form: str, tmp_path: Path, capsysbinary):
+    path = tmp_path / "hostile.bin"
+    path.write_bytes(
+        b"\x1b]0;owned\x07\x1b[2J{\x9b\xc2\x9b31m token=abcdef123456\r\x0b " + b"long " * 4000 + b"\n\x0b\n{}\n"
+    )
+    assert main(["import", form, str(path), "--run", "r", "--stdout"]) == 0
+    shown = capsysbinary.readouterr()
+    told = (shown.out + shown.err).decode()
+    assert [letter for letter in told if not letter.isprintable() and letter != "\n"] == []
+    assert "hostile.bin" in told and "abcdef123456" not in told
+    assert max(map(len, told.splitlines())) <= 600
