@@ -6,9 +6,9 @@ Rules
 - The first step line of an attempt tells steps where it is known how many: since the checkpoint that was loaded, or
   since 0 where the log shows the beginning (the loop begins in it, or the first line tells as many steps as lie between
   it and the next). Where it is not told when the loop began, those steps took as long as the next ones.
-- An instant is the line's own stamp, else the stamp that whoever received the line put in front; Megatron-LM's lines
-  without either are counted on from the last stamp by the times they tell. What has no instant is not stated, and
-  counted (`undated`).
+- An instant is the line's own stamp, else the stamp that whoever received the line put in front; lines of Megatron-LM
+  and NeMo 2 without either are counted on from the last stamp by the times they tell. What has no instant is not
+  stated, and counted (`undated`).
 - A bar without a stamp is dated by its own clock, from an instant that is known: the loop that began, the stamp of the
   next line, or when the file was written last. Bars of an epoch that nothing dates stay without an instant: how long it
   took until the next epoch began is not known.
@@ -17,7 +17,8 @@ Rules
   about an end alone (a signal it passes on) say nothing about what starts after it.
 - Steps are told by one speaker; what the others print of them is the same.
 - A save that says that it is done is durable then. One that only begins is durable when training goes on, where the
-  framework saves while training waits. A save that only says it was scheduled is captured.
+  framework saves while training waits. A save that only says it was scheduled is captured; one that is loaded later was
+  durable by then.
 - Steps that follow each other are stated together, at most `MOST_TOGETHER`: whoever calls says when to state them.
 - The state is plain data and part of the cursor, so that another instance can go on.
 """
@@ -59,6 +60,8 @@ from rerail.server.core.facts import (
 )
 
 MOST_WAITING = 50
+MOST_CAPTURED = 16
+"""Captured checkpoints that are remembered until something says that they are durable."""
 MOST_BARS = 500
 """Bars that wait for an instant; of more the first are let go."""
 MOST_ALIKE = 4
@@ -351,6 +354,10 @@ class ProgressLog:
         if told.bar_seconds is not None and told.epoch == state.bar_epoch and state.bar_base:
             return self._bar_instant(told, told.bar_seconds)
         before, begun = self._done_before, self._since
+        if told.framework == "nemo" and told.seconds is not None:
+            known = [at for at in (begun, state.pause_ended, state.heard_at) if at is not None]
+            count = told.step - before if before is not None and told.step > before else 1
+            return max(known) + round(told.seconds * SECOND) * count if known else None
         if told.seconds is not None and told.framework == "megatron" and before is not None and begun is not None:
             if state.pause_ended is not None and state.pause_ended > begun:
                 begun = state.pause_ended
@@ -652,6 +659,8 @@ class ProgressLog:
         if step is None:
             return
         stage = CheckpointStage.CAPTURED if is_captured else CheckpointStage.DURABLE
+        captured = [one for one in state.captured if one != step]
+        state.captured = [*captured, step][-MOST_CAPTURED:] if is_captured else captured
         mode = "async" if is_captured else "sync" if blocked is not None else None
         self._say(CheckpointMoment, at, step=step, stage=stage, mode=mode, blocked_us=blocked)
 
@@ -681,6 +690,9 @@ class ProgressLog:
         self._own_attempt(begun or at)
         if begun is None and told.seconds is not None:
             begun = at - round(told.seconds * SECOND)
+        if step in state.captured:  # nothing said so before, but what can be loaded was written
+            state.captured = [one for one in state.captured if one != step]
+            self._say(CheckpointMoment, at if begun is None else begun, step=step, stage=CheckpointStage.DURABLE)
         self._say(CheckpointLoaded, at, step=step, start=at if begun is None else min(begun, at), end=at)
         state.base, state.since = step, at
 
@@ -783,7 +795,7 @@ class ProgressLog:
             framework=state.framework, undated=state.undated, is_told=state.is_told,
             bar_total=state.bar_total, world_size=state.world_size, is_async=state.is_async,
             attempt=self.attempts.state.attempt, heard_at=state.heard_at,
-            waiting=state.waiting, dated_back=state.dated_back,
+            waiting=state.waiting, dated_back=state.dated_back, captured=state.captured,
         )  # fmt: skip
 
     def _own_attempt(self, at: int) -> None:

@@ -157,7 +157,7 @@ def _tell_refused(counts: Counts) -> None:
 
 def _for_a_terminal(words: str) -> str:
     """One line of what a file may have in it, without secrets and without anything that steers a terminal."""
-    shown = " ".join(masked(words).split())
+    shown = masked(" ".join(words.split()))
     return shown if len(shown) <= LONGEST_REFUSAL else shown[: LONGEST_REFUSAL - 1] + "…"
 
 
