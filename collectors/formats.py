@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rerail.collectors import sources
@@ -66,6 +66,8 @@ class ImportFormat:
     read: Callable[[OldFile], Iterator[Fact]]
     in_folder: Callable[[str], bool] | None = None
     """Whether a file of that name in a folder is one of them; None: its files are not taken one by one."""
+    read_together: Callable[[Sequence[OldFile]], Iterator[Fact]] | None = None
+    """Reads the files of one import as one, where what one tells may be about what stands in another."""
     read_folder: Callable[[OldFolder], Iterator[Fact]] | None = None
     """Reads a folder as a whole, where what its files tell belongs together."""
 

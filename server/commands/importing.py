@@ -87,7 +87,11 @@ def import_files(parsed: argparse.Namespace) -> int:
     told: list[str] = []
     zone = zone_seconds(parsed.zone)
     now = None if parsed.still_running else time.time_ns()
-    files = [_File(path, parsed.run_id, old_format, counts, taken, zone, now) for path in paths]
+    together = old_format is not None and old_format.read_together is not None and len(paths) > 1
+    files = [
+        _File(path, parsed.run_id, old_format, counts, taken, zone, now, paths if together else ())
+        for path in (paths[:1] if together else paths)
+    ]
     if parsed.stdout:
         silent = []
         for file in files:
@@ -181,11 +185,13 @@ class _File:
 
     def __init__(
         self, path: str, run_id: str | None, old_format: ImportFormat | None, counts: Counts, taken: Taken,
-        zone: int = 0, now: int | None = None,
+        zone: int = 0, now: int | None = None, together: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self.path = path
         self._zone = zone
         self._now = now
+        self._together = together
+        """The paths that are read as one; empty where this one is read alone."""
         self._taken = taken
         self._run_id = run_id
         self._format = old_format
@@ -204,13 +210,23 @@ class _File:
         self._progress.end()
 
     def _facts(self, old_format: ImportFormat) -> Iterator[Fact]:
-        stem = Path(self.path).name.removesuffix(".gz").rsplit(".", 1)[0] if self.path != "-" else "stdin"
         if old_format.read_folder is not None and self.path != "-" and Path(self.path).is_dir():
-            run = self._run_id or Path(self.path).resolve().name or stem
+            run = self._run_id or Path(self.path).resolve().name or self._stem
             return old_format.read_folder(OldFolder(self.path, run, self._refuse, self._remark, self._zone, self._now))
-        old = OldFile(
+        if self._together and old_format.read_together is not None:
+            every = [_File(path, self._run_id, old_format, self._counts, self._taken, self._zone, self._now)
+                     for path in self._together]  # fmt: skip
+            return old_format.read_together([file._old() for file in every])
+        return old_format.read(self._old())
+
+    @property
+    def _stem(self) -> str:
+        return Path(self.path).name.removesuffix(".gz").rsplit(".", 1)[0] if self.path != "-" else "stdin"
+
+    def _old(self) -> OldFile:
+        return OldFile(
             path=self.path,
-            stem=stem,
+            stem=self._stem,
             run=self._run_id,
             lines=self._read(),
             content=self._content,
@@ -220,7 +236,6 @@ class _File:
             refuse=self._refuse,
             remark=self._remark,
         )
-        return old_format.read(old)
 
     def _remark(self, words: str) -> None:
         print(_for_a_terminal(f"{self.path}: {words}"), file=sys.stderr)

@@ -215,3 +215,18 @@ def test_what_is_refused_steers_no_terminal_and_is_short(form: str, tmp_path: Pa
     assert [letter for letter in told if not letter.isprintable() and letter != "\n"] == []
     assert "hostile.bin" in told and "abcdef123456" not in told
     assert max(map(len, told.splitlines())) <= 600
+
+
+def test_files_of_slurm_are_read_as_one(capsys: pytest.CaptureFixture[str]):
+    jobs, nodes = (str(CORPUS / "slurm" / name) for name in ("sacct.psv", "sacctmgr_events.psv"))
+    told = []
+    for paths in ([jobs], [jobs, nodes], [nodes, jobs]):
+        assert main(["import", "slurm", *paths, "--stdout"]) == 0
+        shown = capsys.readouterr()
+        assert shown.err == ""
+        told.append(shown.out.splitlines())
+    alone, *both = told
+    assert sorted(both[0]) == sorted(both[1])
+    assert set(alone) < set(both[0]) and any('"kind":"node_state"' in line for line in both[0])
+    assert main(["import", "slurm", nodes, "--stdout"]) == 0
+    assert "nodes alone tell no run" in capsys.readouterr().err
