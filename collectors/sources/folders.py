@@ -43,7 +43,6 @@ from rerail.server.core.facts import (
     RunStarted,
     Steps,
 )
-from rerail.server.core.words import count
 
 PROGRESS = (AttemptStarted, CheckpointLoaded, CheckpointMoment, PhaseSpan, RecoveryMark, RunStarted, RunEnded, Steps)
 NO_PROGRAM = frozenset({"kernel", "slurm", "kubernetes", "flight_recorder", "dcgm"})
@@ -65,7 +64,7 @@ def read_folder(folder: OldFolder) -> Iterator[Fact]:
     if not taken:
         folder.refuse(1, FactError("path", folder.path, "holds no file that is read"))
         return
-    folder.remark(f"{count(len(taken), 'file')} read as one run")
+    folder.remark(f"{len(taken)} file{'s' * (len(taken) > 1)} read as one run")
     if found.dated_by_file:
         first = _within(found.dated_by_file[0], folder.path)
         folder.remark(f"no line of {first} dates it: it is taken to be of when it was written last")

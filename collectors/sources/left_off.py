@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from rerail.server.core.attempt_record import END_SLACK_NS
 from rerail.server.core.facts import AttemptEnded, AttemptStarted, Fact, RunEnded, Steps
-from rerail.server.core.words import duration
 
 LEAST_SILENCE_NS = 3600 * 10**9
 USUAL_GAPS = 10
+LATE_NS = 5 * 10**9
+"""A last step may be stamped so long after the end that was told; it counts as before it, as the server counts it."""
 MOST_GAPS = 2000
 """Of the last so many moments the usual gap is taken."""
 REASON = "its log ends here; nothing says how it ended"
@@ -33,7 +33,7 @@ def left_off(
     `now` and `written_at` in ns; the latter is None where nobody knows when the log was written last.
     """
     begun = [fact.at for fact in facts if isinstance(fact, (AttemptStarted, AttemptEnded))]
-    stepped = [fact.at - END_SLACK_NS for fact in facts if isinstance(fact, Steps)]  # the last of them may be late
+    stepped = [fact.at - LATE_NS for fact in facts if isinstance(fact, Steps)]  # the last of them may be late
     if not (begun or stepped):
         return None
     ended = max((fact.at for fact in facts if isinstance(fact, RunEnded)), default=None)
@@ -51,8 +51,13 @@ def left_off(
 def said(end: RunEnded, now: int) -> str:
     """What a person is told of it."""
     at = datetime.fromtimestamp(end.at // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    ago = f", {duration(now - end.at)} ago" if now > end.at else ""
+    ago = f", {_long(now - end.at)} ago" if now > end.at else ""
     return (
         f"no end is told, and nothing came after {at}{ago}: the run is taken to have ended there, how is unknown "
         "(--still-running leaves it open; `rerail collect logs` follows a log that grows)"
     )
+
+
+def _long(length_ns: int) -> str:
+    hours = length_ns // LEAST_SILENCE_NS
+    return f"{hours // 24} d {hours % 24} h" if hours >= 48 else f"{hours} h" if hours else "less than an hour"
