@@ -24,7 +24,7 @@ from rerail.collectors.outlet import FileOutlet, HttpOutlet, Outlet, OutletDown
 from rerail.collectors.source import NotConfigured, Source, SourceDown
 from rerail.collectors.sources.flight_recorder_live import FlightRecorderLive
 from rerail.collectors.sources.kernel_live import KernelSource, kernel_opening
-from rerail.collectors.sources.launcher import LauncherSource
+from rerail.collectors.sources.launcher import LauncherSource, command_of
 from rerail.collectors.spool import MOST_BYTES
 from rerail.collectors.step_watch import LEAST_SILENCE_NS, StepWatch
 from rerail.server.core.codec import encode_lines
@@ -47,7 +47,7 @@ def _add_agent(subparsers: Any) -> None:
         "agent", help="read the recorders of this node and send what they say",
         description="Reads every ring in DIR, keeps what cannot be sent yet, and sends it to the server.",
     )  # fmt: skip
-    _add_destination(parser)
+    _add_destination(parser, "; what was printed counts as sent and is not sent later")
     parser.add_argument("--dir", type=Path, help="where recorders write (default: RERAIL_DIR, else a temporary one)")
     parser.add_argument(
         "--run-id",
@@ -57,6 +57,9 @@ def _add_agent(subparsers: Any) -> None:
     )
     parser.add_argument("--spool-bytes", type=int, default=MOST_BYTES, help="most bytes kept while nobody answers")
     parser.add_argument("--launcher-log", type=Path, help="also follow this output of ft_launcher or torchrun")
+    parser.add_argument(
+        "--pid", type=int, help="with --launcher-log: process id of the launcher, to read its settings from"
+    )
     parser.add_argument(
         "--flight-recorder", action="append", default=[], metavar="PLACE",
         help="also read dumps as they appear in this folder or under this prefix; or ask this worker's server "
@@ -109,10 +112,12 @@ def _add_demo(subparsers: Any) -> None:
     parser.set_defaults(run=run_demonstration)
 
 
-def _add_destination(parser: argparse.ArgumentParser) -> None:
+def _add_destination(parser: argparse.ArgumentParser, printed: str = "") -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--url", help=f"the server (default: RERAIL_URL, else {DEFAULT_URL})")
-    where.add_argument("--stdout", action="store_true", help="print facts as JSON lines instead of sending them")
+    where.add_argument(
+        "--stdout", action="store_true", help=f"print facts as JSON lines instead of sending them{printed}"
+    )
 
 
 def destination(arguments: argparse.Namespace) -> Outlet:
@@ -130,8 +135,12 @@ def run_agent(arguments: argparse.Namespace) -> int:
     node = identity().node
     run = arguments.run_id or settings().run
     sources: list[Source] = []
+    if arguments.pid and not arguments.launcher_log:
+        sys.stderr.write(f"rerail agent: --pid {arguments.pid}: its settings belong to the log of --launcher-log\n")
+        return 2
     if arguments.launcher_log:
-        sources.append(LauncherSource(node=node, run=run, log=arguments.launcher_log))
+        command = command_of(arguments.pid) if arguments.pid else ()
+        sources.append(LauncherSource(node=node, run=run, log=arguments.launcher_log, command=command))
     if arguments.flight_recorder:
         try:
             places = arguments.flight_recorder

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rerail.collectors import sources
@@ -40,6 +40,8 @@ class OldFile:
     """When it was written last, in ns; None where that is not known."""
     zone_seconds: int = 0
     """East of UTC, of stamps that name no zone."""
+    now: int | None = None
+    """When it is imported, in ns, by which a log that broke off long ago is told; None: it may still be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class OldFolder:
     refuse: Callable[[int, FactError], None]
     remark: Callable[[str], None]
     zone_seconds: int = 0
+    now: int | None = None
+    """As of `OldFile`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,8 @@ class ImportFormat:
     read: Callable[[OldFile], Iterator[Fact]]
     in_folder: Callable[[str], bool] | None = None
     """Whether a file of that name in a folder is one of them; None: its files are not taken one by one."""
+    read_together: Callable[[Sequence[OldFile]], Iterator[Fact]] | None = None
+    """Reads the files of one import as one, where what one tells may be about what stands in another."""
     read_folder: Callable[[OldFolder], Iterator[Fact]] | None = None
     """Reads a folder as a whole, where what its files tell belongs together."""
 

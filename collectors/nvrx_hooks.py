@@ -15,6 +15,8 @@ Rules
 - A heartbeat is a sign of life and not a step.
 - The timeout that guards the next heartbeat is read from the client each time it may have changed: NVRx can replace
   the configured one while the job runs.
+- What the client is told when its monitoring begins is in force, whoever set it: heartbeat and section time-outs are
+  stated as recovery settings of the attempt, by the first rank.
 - Sections named like a phase are stated as that phase, every other one as `overhead:<name>`; `step` is no phase.
 """
 
@@ -59,6 +61,10 @@ def observe_client(client: Client, recorder: Recorder) -> Client:
     def observed_initialize(*arguments: Any, **named: Any) -> Any:
         answer = initialize(*arguments, **named)
         recorder.arm(armed_timeout_us(target, "initial"))
+        with suppress(Exception):
+            told = timeouts_in_force(target)
+            if told and not recorder.iteration:  # an in-process restart keeps the settings of its process
+                recorder.configured(told)
         return answer
 
     def observed_heartbeat(*arguments: Any, **named: Any) -> Any:
@@ -98,6 +104,26 @@ def observe_client(client: Client, recorder: Recorder) -> Client:
     target.init_workload_monitoring, target.send_heartbeat = observed_initialize, observed_heartbeat
     target.start_section, target.end_section, target.end_all_sections = observed_start, observed_end, observed_end_all
     return client
+
+
+def timeouts_in_force(client: Any) -> dict[str, object]:
+    """The time-outs that a client whose monitoring began told, under their names in NVRx's config; in seconds, None is
+    off. Empty where it has none to tell."""
+    told: dict[str, object] = {}
+    beats, parts = getattr(client, "hb_timeouts", None), getattr(client, "section_timeouts", None)
+    if beats is not None:
+        told["initial_rank_heartbeat_timeout"] = _seconds(beats.initial)
+        told["rank_heartbeat_timeout"] = _seconds(beats.subsequent)
+    sections = dict(getattr(parts, "section", None) or {})
+    if sections:
+        told["rank_section_timeouts"] = {str(name): _seconds(length) for name, length in sections.items()}
+    if getattr(parts, "out_of_section", None) is not None:
+        told["rank_out_of_section_timeout"] = _seconds(parts.out_of_section)
+    return told
+
+
+def _seconds(length: object) -> float | None:
+    return None if length is None else float(length)  # type: ignore[arg-type]
 
 
 def armed_timeout_us(client: Any, which: str) -> int | None:

@@ -366,6 +366,11 @@ class Recorder:
         except Exception:
             self._count_loss()
 
+    @property
+    def iteration(self) -> int:
+        """How many in-process restarts this process has behind it."""
+        return self._iteration
+
     def iterate(self, iteration: int, world_size: int | None = None) -> None:
         """In-process restart number `iteration` begins in this process; bring-up begins anew."""
         try:

@@ -94,6 +94,11 @@ def _parser() -> argparse.ArgumentParser:
     facts.add_argument(
         "--zone", metavar="ZONE", help="of stamps that name none: Asia/Seoul, +09:00 or local (default UTC)"
     )
+    facts.add_argument(
+        "--still-running",
+        action="store_true",
+        help="a log that was not written for an hour and tells no end is of a run that goes on all the same",
+    )
     facts.add_argument("--stdout", action="store_true", help="show the facts instead of keeping them")
     facts.add_argument("--url", help="send to this server instead of writing to the database")
     facts.add_argument("--token", help="token of that server")

@@ -35,6 +35,7 @@ from rerail.server.core.facts import (
 )
 
 FACTS_PER_BYTE = 16
+STARTS = frozenset({MarkStage.RENDEZVOUS_STARTED, MarkStage.RENDEZVOUS_COMPLETED, MarkStage.WORKERS_STARTED})
 MOST_UNREADABLE = 20
 MOST_EVIDENCE = 400
 """Pieces of evidence of one attempt; a launcher that repeats itself must not fill a database."""
@@ -43,6 +44,7 @@ MOST_OF_A_KIND = 24
 MOST_WAITING = 1024
 """Ranks whose first word of a time-out is kept in any case: the one that has none may be who did not come."""
 _NUMBER = re.compile(r"\d{1,30}")
+_CANCELLED = re.compile(r"CANCELLED AT \S{1,40} DUE TO (?P<why>PREEMPTION|TIME LIMIT|NODE FAILURE)")
 _TIMED_OUT = re.compile(r"\[Rank (\d{1,7})\] (?:Watchdog caught collective|Timeout at NCCL)")
 _ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,12})")
 
@@ -88,6 +90,10 @@ class AttemptState:
     """Lines of this log that are no text."""
     unreadable_told: int = 0
     is_over: bool = False
+    cancelled_as: str | None = None
+    """The outcome that Slurm's own word for the end of the current attempt's step means; None where it said none."""
+    tells_starts: bool = False
+    """The launcher prints when attempts start, not only how they end: nobody else needs to tell them."""
     restarts_left: int | None = None
     """After the last restart that the launcher announced with their number."""
     most_restarts: int | None = None
@@ -178,12 +184,13 @@ class Attempts:
             attempt = state.attempt + 1 if self.has_ended() else state.attempt
         if attempt < state.attempt or (attempt == state.attempt and state.is_started):
             return
+        scope, initiator = self.how_restarted() if attempt else (None, None)
         self.enter(at, attempt)
         ranks, nodes = state.ranks_per_node, state.node_count
         self._state(
             AttemptStarted, at,
-            scope=Scope.IN_JOB if attempt else None,
-            initiator=Initiator.FAULT if attempt else None,
+            scope=scope,
+            initiator=initiator,
             world_size=ranks * nodes if ranks and nodes else None,
             launcher=state.launcher,
             versions=tuple(sorted(state.versions.items())),
@@ -201,8 +208,15 @@ class Attempts:
             state.told, state.exits, state.evidence_count, state.last_mark_at = [], {}, 0, at
             state.kinds, state.least_enqueued, state.timed_out, state.local_ranks = {}, None, [], {}
             state.iterations, state.last_iteration = {}, 0
+            state.cancelled_as = None
         state.is_started = True
         state.is_over = False
+
+    def how_restarted(self) -> tuple[Scope, Initiator]:
+        """What an attempt that follows the current one restarts, and who asked for it: asked before `enter`."""
+        if self.state.cancelled_as == Outcome.PREEMPTED:
+            return Scope.REQUEUE, Initiator.SCHEDULER  # into the same log: the same job, once more
+        return Scope.IN_JOB, Initiator.FAULT
 
     def state_fact(self, kind: type[Fact], at: int, **told: object) -> None:
         """A fact of the current line that says nothing about who begins and ends attempts."""
@@ -227,6 +241,9 @@ class Attempts:
         if state.is_over and is_launchers and state.last_exit_at is not None and at > state.last_exit_at:
             self.begin(at, state.attempt + 1)  # launched once more, into the same log
             return
+        if state.is_over and not is_launchers and not state.tells_starts:
+            self.begin(at, state.attempt + 1)  # the program runs again, and its launcher would not say so
+            return
         if state.launcher == "ft_launcher" or MarkStage.RENDEZVOUS_STARTED.value in state.told or state.is_over:
             return
         last = state.last_exit_at
@@ -239,6 +256,8 @@ class Attempts:
         state = self.state
         if attempt is not None and attempt < state.attempt:
             return
+        if stage in STARTS:
+            state.tells_starts = True
         if stage is MarkStage.RENDEZVOUS_STARTED:
             self.begin(at, attempt)
         elif not state.is_started or (attempt is not None and attempt > state.attempt):
@@ -274,6 +293,8 @@ class Attempts:
         if "ended" in state.told:
             return
         state.is_started = True
+        if state.cancelled_as is not None and outcome is not Outcome.COMPLETED:
+            outcome = Outcome(state.cancelled_as)
         state.told.append("ended")
         state.ended_at = at
         codes = {rank: code for _, rank, code in state.exits.values() if rank is not None and code is not None}
@@ -285,6 +306,8 @@ class Attempts:
         if state.is_over:
             return
         self.end(at, outcome, reason)
+        if state.cancelled_as is not None and outcome is not Outcome.COMPLETED:
+            outcome = Outcome(state.cancelled_as)
         state.is_over = True
         if outcome is Outcome.COMPLETED or self._job is None:
             self._state(RunEnded, at, outcome=outcome, reason=reason)
@@ -294,6 +317,18 @@ class Attempts:
         state = self.state
         spent = f"all {state.most_restarts} restarts are spent" if state.restarts_left == 0 else ""
         return "; ".join(filter(None, (words, state.last_words, spent)))[:1000]
+
+    def _cancelled(self, words: str, why: str) -> None:
+        """Slurm says why it ended the step: whoever stopped the workers before only passed that on."""
+        state = self.state
+        outcome = Outcome.PREEMPTED if why == "PREEMPTION" else Outcome.FAILED
+        if not state.is_started or state.cancelled_as == outcome:
+            return
+        state.cancelled_as = outcome.value
+        if "ended" in state.told and state.ended_at is not None:
+            self._state(AttemptEnded, state.ended_at, outcome=outcome, reason=words)
+            if state.is_over and self._job is None:
+                self._state(RunEnded, state.ended_at, outcome=outcome, reason=words)
 
     # --- evidence --------------------------------------------------------------------------------------------------
 
@@ -317,6 +352,8 @@ class Attempts:
             state.held.append(kept)
         else:
             self.facts.append(Evidence(**self._place(at, kept), **self._evidence_of(kept)))  # type: ignore[arg-type]
+        if "DUE TO" in text and (told := _CANCELLED.search(text)) is not None:
+            self._cancelled(masked(text)[:1000], told["why"])
 
     def _has_room(self, text: str, rank: int | None) -> bool:
         """Whether one more piece is kept: not of a kind that was told often, unless it says who is behind or is the

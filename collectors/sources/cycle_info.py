@@ -62,6 +62,12 @@ def read_cycle_infos(directory: Path) -> tuple[tuple[CycleInfo, ...], tuple[Brok
     return tuple(sorted(found, key=lambda info: (info.job or "", info.requeue or 0, info.cycle))), tuple(broken)
 
 
+def read_cycle_info(path: Path) -> CycleInfo | BrokenFile | None:
+    """What one file tells; None where its name is no cycle file's, or it cannot be read."""
+    match = NAME.match(path.name)
+    return None if match is None else _read(path, match)
+
+
 def _read(path: Path, name: re.Match[str]) -> CycleInfo | BrokenFile | None:
     try:
         status = path.stat()
@@ -110,8 +116,8 @@ def node_names(text: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name[:200] for name in names[:MOST_NODES] if name and name.isprintable()))
 
 
-def cycle_facts(info: CycleInfo, *, run: str, emitter: str, node: str) -> list[Fact]:
-    """What one file states where no log of the launcher can be read."""
+def cycle_facts(info: CycleInfo, *, run: str, emitter: str, node: str | None) -> list[Fact]:
+    """What one file states where no log of the launcher can be read. `node`: the launcher's, None where not known."""
     common: dict[str, object] = {
         "run": run, "emitter": emitter, "restart": info.cycle, "node": node, "job": info.job, "requeue": info.requeue,
     }  # fmt: skip

@@ -12,6 +12,7 @@ Rules
   one, else the whole is: it was there when its first words were written, and failed with its last.
 - Identity follows from the place within the folder: the same folder imported again, from wherever it lies, adds
   nothing.
+- A folder that is not written any more, and tells no end, ended with its last word (`left_off.py`).
 - Where no line of any file carries a stamp, what a file tells was when it was written last, and that is said.
 """
 
@@ -19,11 +20,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from rerail.collectors.formats import OldFolder
-from rerail.collectors.sources.run_files import RUN, UNKNOWN_INSTANT, RunFiles, read_run_files
+from rerail.collectors.sources.left_off import left_off, said
+from rerail.collectors.sources.run_files import RUN, UNKNOWN_INSTANT, FileRead, RunFiles, read_run_files
 from rerail.server.core.codec import FactError
 from rerail.server.core.facts import (
     AttemptEnded,
@@ -61,17 +64,35 @@ def read_folder(folder: OldFolder) -> Iterator[Fact]:
     if not taken:
         folder.refuse(1, FactError("path", folder.path, "holds no file that is read"))
         return
-    folder.remark(f"{len(taken)} files read as one run")
+    folder.remark(f"{len(taken)} file{'s' * (len(taken) > 1)} read as one run")
     if found.dated_by_file:
         first = _within(found.dated_by_file[0], folder.path)
         folder.remark(f"no line of {first} dates it: it is taken to be of when it was written last")
-    for fact in with_attempts(joined(found.facts)):
+    facts = with_attempts(joined(found.facts))
+    end = _left_off(facts, taken, folder.now)
+    if end is not None and folder.now is not None:
+        facts.append(end)
+        folder.remark(said(end, folder.now))
+    for fact in facts:
         if fact.at <= UNKNOWN_INSTANT:
             text = fact.text if isinstance(fact, Evidence) else fact.kind
             folder.refuse(1, FactError("at", text[:80], "no file of the folder tells when this was"))
             continue
         run = folder.run if fact.run == RUN else fact.run
         yield replace(fact, run=run, emitter=named.get(fact.emitter, fact.emitter))
+
+
+def _left_off(facts: Sequence[Fact], files: Sequence[FileRead], now: int | None) -> RunEnded | None:
+    """Where what the folder tells of its run ends, for one that is not written any more; None where that is told."""
+    told = [fact for fact in facts if fact.run == RUN and fact.at > UNKNOWN_INSTANT]
+    if now is None or not told:
+        return None
+    written = []
+    for file in files:
+        with suppress(OSError):
+            written.append(Path(file.path).stat().st_mtime_ns)
+    seq = max(fact.at for fact in told) // 10**9
+    return left_off(told, now=now, written_at=max(written, default=None), seq=seq, run=RUN, emitter="folder")
 
 
 def joined(facts: Sequence[Fact]) -> list[Fact]:

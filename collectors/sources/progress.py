@@ -6,17 +6,19 @@ Rules
 - The first step line of an attempt tells steps where it is known how many: since the checkpoint that was loaded, or
   since 0 where the log shows the beginning (the loop begins in it, or the first line tells as many steps as lie between
   it and the next). Where it is not told when the loop began, those steps took as long as the next ones.
-- An instant is the line's own stamp, else the stamp that whoever received the line put in front; Megatron-LM's lines
-  without either are counted on from the last stamp by the times they tell. What has no instant is not stated, and
-  counted (`undated`).
+- An instant is the line's own stamp, else the stamp that whoever received the line put in front; lines of Megatron-LM
+  and NeMo 2 without either are counted on from the last stamp by the times they tell. What has no instant is not
+  stated, and counted (`undated`).
 - A bar without a stamp is dated by its own clock, from an instant that is known: the loop that began, the stamp of the
   next line, or when the file was written last. Bars of an epoch that nothing dates stay without an instant: how long it
   took until the next epoch began is not known.
-- Where no launcher speaks in a log, the log tells its attempts itself: the program that begins anew, or a step that
-  comes again, is a restart. What was printed last before it is the end of the attempt before.
+- Where no launcher says when attempts start, the log tells its attempts itself: the program that begins anew, or a step
+  that comes again, is a restart. What was printed last before it is the end of the attempt before. Words of a launcher
+  about an end alone (a signal it passes on) say nothing about what starts after it.
 - Steps are told by one speaker; what the others print of them is the same.
 - A save that says that it is done is durable then. One that only begins is durable when training goes on, where the
-  framework saves while training waits. A save that only says it was scheduled is captured.
+  framework saves while training waits. A save that only says it was scheduled is captured; one that is loaded later was
+  durable by then.
 - Steps that follow each other are stated together, at most `MOST_TOGETHER`: whoever calls says when to state them.
 - The state is plain data and part of the cursor, so that another instance can go on.
 """
@@ -48,18 +50,18 @@ from rerail.server.core.facts import (
     CheckpointMoment,
     CheckpointStage,
     Evidence,
-    Initiator,
     MarkStage,
     Outcome,
     Phase,
     PhaseSpan,
     RecoveryMark,
     RunStarted,
-    Scope,
     Steps,
 )
 
 MOST_WAITING = 50
+MOST_CAPTURED = 16
+"""Captured checkpoints that are remembered until something says that they are durable."""
 MOST_BARS = 500
 """Bars that wait for an instant; of more the first are let go."""
 MOST_ALIKE = 4
@@ -206,7 +208,7 @@ class ProgressLog:
             not alikes or not self._is_undisturbed or not state.has_steps or state.saving or state.first
             or known.held or not known.is_started or known.last_at is None or state.step_at is None
             or (state.pause_began is not None and state.pause_began >= state.step_at)
-            or (not self._is_own and known.attempt != state.attempt)
+            or known.attempt != state.attempt
         ):  # fmt: skip
             return at
         heard_at = state.step_at if state.heard_at is None else state.heard_at
@@ -352,6 +354,10 @@ class ProgressLog:
         if told.bar_seconds is not None and told.epoch == state.bar_epoch and state.bar_base:
             return self._bar_instant(told, told.bar_seconds)
         before, begun = self._done_before, self._since
+        if told.framework == "nemo" and told.seconds is not None:
+            known = [at for at in (begun, state.pause_ended, state.heard_at) if at is not None]
+            count = told.step - before if before is not None and told.step > before else 1
+            return max(known) + round(told.seconds * SECOND) * count if known else None
         if told.seconds is not None and told.framework == "megatron" and before is not None and begun is not None:
             if state.pause_ended is not None and state.pause_ended > begun:
                 begun = state.pause_ended
@@ -653,6 +659,8 @@ class ProgressLog:
         if step is None:
             return
         stage = CheckpointStage.CAPTURED if is_captured else CheckpointStage.DURABLE
+        captured = [one for one in state.captured if one != step]
+        state.captured = [*captured, step][-MOST_CAPTURED:] if is_captured else captured
         mode = "async" if is_captured else "sync" if blocked is not None else None
         self._say(CheckpointMoment, at, step=step, stage=stage, mode=mode, blocked_us=blocked)
 
@@ -682,6 +690,9 @@ class ProgressLog:
         self._own_attempt(begun or at)
         if begun is None and told.seconds is not None:
             begun = at - round(told.seconds * SECOND)
+        if step in state.captured:  # nothing said so before, but what can be loaded was written
+            state.captured = [one for one in state.captured if one != step]
+            self._say(CheckpointMoment, at if begun is None else begun, step=step, stage=CheckpointStage.DURABLE)
         self._say(CheckpointLoaded, at, step=step, start=at if begun is None else min(begun, at), end=at)
         state.base, state.since = step, at
 
@@ -720,8 +731,13 @@ class ProgressLog:
 
     @property
     def _is_own(self) -> bool:
-        """No launcher and no in-process wrapper speaks here: who begins and ends attempts is this log."""
-        return self.attempts.state.launcher is None and not self.attempts.state.iterations
+        """Nobody else tells here when attempts begin: no launcher that says so, and no in-process wrapper.
+
+        A launcher that only tells of ends (a signal it passes on, at torchrun's usual log level) is silent about what
+        comes after them; an exit it reaped is followed by `Attempts.next_where_untold`.
+        """
+        known = self.attempts.state
+        return not (known.tells_starts or known.exits or known.iterations)
 
     def _banner(self, told: Progress, at: int | None) -> None:
         state = self.state
@@ -733,7 +749,7 @@ class ProgressLog:
 
     def _follow_launcher(self) -> None:
         """Where a launcher says that another attempt is on, nothing that was known of the one before holds."""
-        if not self._is_own and self.attempts.state.attempt != self.state.attempt:
+        if self.attempts.state.attempt != self.state.attempt:
             self._forget()
 
     def _begin_where_due(self, at: int) -> None:
@@ -779,7 +795,7 @@ class ProgressLog:
             framework=state.framework, undated=state.undated, is_told=state.is_told,
             bar_total=state.bar_total, world_size=state.world_size, is_async=state.is_async,
             attempt=self.attempts.state.attempt, heard_at=state.heard_at,
-            waiting=state.waiting, dated_back=state.dated_back,
+            waiting=state.waiting, dated_back=state.dated_back, captured=state.captured,
         )  # fmt: skip
 
     def _own_attempt(self, at: int) -> None:
@@ -791,15 +807,16 @@ class ProgressLog:
     def _begin(self, at: int, attempt: int) -> None:
         known = self.attempts.state
         is_first = not known.is_started
+        scope, initiator = (None, None) if is_first else self.attempts.how_restarted()
         if not is_first:
+            at = max(at, known.ended_at or at)
             self.attempts.enter(at, attempt)
         known.is_started = True
         self.state.attempt = attempt
         if self.state.began_at is None:
             self.state.began_at = at  # of a whole log the next line that is looked at may be one of steps
         self._say(
-            AttemptStarted, at, scope=None if is_first else Scope.IN_JOB,
-            initiator=None if is_first else Initiator.FAULT, world_size=self.state.world_size,
+            AttemptStarted, at, scope=scope, initiator=initiator, world_size=self.state.world_size,
         )  # fmt: skip
         self._say(RecoveryMark, at, stage=MarkStage.WORKERS_STARTED, by="log")
         if not self.state.is_told and self.state.framework not in (None, "any"):

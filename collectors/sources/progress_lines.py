@@ -272,6 +272,7 @@ _RULES: tuple[_Rule, ...] = (
         re.compile(r"(?:Restored all states|Restoring states) from .{0,500}\bstep=?(?P<step>\d{1,12})"),
         _plain(Told.LOADED, "lightning"),
     ),
+    _Rule(("[NeMo ",), re.compile(r"\[NeMo [A-Z] \d{4}-\d\d-\d\d "), _plain(Told.CLOCK, "nemo")),
     _Rule(("stopped: `max_",), re.compile(r"`Trainer\.fit` stopped: `max_"), _plain(Told.FINISHED, "lightning")),
     # torchtitan
     _Rule(("step: ",), re.compile(r"\bstep: {1,6}(?P<step>\d{1,12}) {1,6}loss: "), _plain(Told.STEP, "torchtitan")),
@@ -436,7 +437,7 @@ _RULES: tuple[_Rule, ...] = (
 SIGNS: tuple[bytes, ...] = (
     b"step", b"Step", b"STEP", b"iter", b"Iter", b"heckpoint", b"ckpt", b"CHECKPOINT", b"%|", b"world size",
     b"datetime", b"raining", b"unning Eval", b"_runtime", b"async_save", b"stopped: `max_", b"Starting job",
-    b"TorchBackend", b"Jax Version", b"setting up devices", b"GPU available", b"\xe2\x94\x81",
+    b"TorchBackend", b"Jax Version", b"setting up devices", b"GPU available", b"[NeMo ", b"\xe2\x94\x81",
 )  # fmt: skip
 """One of them stands in every line that tells something; none holds a digit."""
 

@@ -41,6 +41,8 @@ class ProgressState:
     loading: list[Any] = field(default_factory=list)
     waiting: list[Any] = field(default_factory=list)
     """`[what, framework, step, seconds]` of what was told without a stamp."""
+    captured: list[int] = field(default_factory=list)
+    """Steps of checkpoints that were captured, the last of them, of which nothing said yet that they are durable."""
     evaluating: int | None = None
     together: list[Any] = field(default_factory=list)
     """`[first step, start, durations in µs, first byte of the last line]` of steps that are not stated yet."""

@@ -4,6 +4,7 @@ Rules
 - What a file is, its content tells, and where its place says more (`attempt_1/0/stderr.log`, `app_cycle2.log`), that.
 - Launchers' logs are read first: they tell when an attempt's end was noticed. Worker logs without stamps are placed
   there; a kernel log whose stamps count from the machine's start is placed at the only, or the last, such end.
+- Cycle files of NVRx's launcher tell attempts where no log of it lies beside them, which tells more.
 - A file that cannot be read, or whose kind is not known, is told with the reason and never stops the others.
 - What schedulers tell (Slurm's commands, objects of Kubernetes) is read together, whatever file it is in. Where it is
   of one job it belongs to the run of the logs; several jobs are a run each, named after the job.
@@ -16,7 +17,7 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -25,6 +26,7 @@ from rerail.collectors.packed_files import open_packed
 from rerail.collectors.patience import Patience
 from rerail.collectors.sources.agent_events import facts_of_agent_events, is_agent_events
 from rerail.collectors.sources.attempts import FACTS_PER_BYTE
+from rerail.collectors.sources.cycle_info import CycleInfo, cycle_facts, read_cycle_info
 from rerail.collectors.sources.encodings import is_binary, nul_words, text_stream
 from rerail.collectors.sources.error_files import PLACE, evidence_of_error_file, is_error_file
 from rerail.collectors.sources.kube_files import is_kubernetes
@@ -57,7 +59,7 @@ class FileRead:
 
     path: str
     kind: str
-    """`log`, `error file`, `flight recorder`, `kubernetes`, `slurm`, or `skipped`."""
+    """`log`, `error file`, `flight recorder`, `cycle file`, `kubernetes`, `slurm`, or `skipped`."""
     facts: int = 0
     bytes: int = 0
     lines_counted: int = 0
@@ -169,23 +171,28 @@ def read_run_files(
             run.files.append(FileRead(str(path), "skipped", reason="empty"))
         elif len(head) < HEAD_BYTES and not head.strip(b"\0"):
             run.files.append(FileRead(str(path), "skipped", reason="nothing but NUL bytes"))
-        elif kind in ("binary", "cycle file") or (kind == "records" and path.suffix != ".json"):
+        elif kind == "binary" or (kind == "records" and path.suffix != ".json"):
             run.files.append(FileRead(str(path), "skipped", reason=f"{kind}: holds no evidence that is read here"))
         else:
             later.append((_turn(path, kind, head), path, kind, head))
     ends: dict[int, int] = {}
     last_stamp: int | None = None
+    cycle_files = [path for _, path, kind, _ in later if kind == "cycle file"]
+    _read_cycle_files(cycle_files, run, ends, has_launcher=any(turn == 0 for turn, *_ in later))
+    later = [each for each in later if each[2] != "cycle file"]
     schedulers = SchedulerFiles(RUN)
     for _, path, kind, _ in sorted(later, key=lambda entry: (entry[0], str(entry[1]))):
         if kind in ("kubernetes", "slurm"):
             run.files.append(_read_scheduler(path, kind, schedulers))
             continue
         fallback = _fallback(path, ends, last_stamp)
-        if fallback == UNKNOWN_INSTANT and dates_by_file:
+        is_guessed = fallback == UNKNOWN_INSTANT and dates_by_file
+        if is_guessed:
             fallback = path.stat().st_mtime_ns
-            run.dated_by_file.append(str(path))
         before = len(run.facts)
         run.files.append(_read(path, kind, run, fallback, tell, zone_seconds, seconds))
+        if is_guessed and any(fact.at == fallback for fact in run.facts[before:]):
+            run.dated_by_file.append(str(path))
         for fact in run.facts[before:]:
             if (isinstance(fact, RecoveryMark) and fact.stage is MarkStage.NOTICED) or isinstance(fact, Exit):
                 ends.setdefault(fact.restart or 0, fact.at)
@@ -242,6 +249,33 @@ def _place_nodes(run: RunFiles) -> None:
 
 def _shape(name: str) -> str:
     return re.sub(r"\d{1,40}", "#", name)
+
+
+def _read_cycle_files(paths: Sequence[Path], run: RunFiles, ends: dict[int, int], *, has_launcher: bool) -> None:
+    """The attempts that the files tell, and when they ended.
+
+    Of the last one the end is left out: whether the run was over then, and well, no such file tells.
+    """
+    told = [(path, None if has_launcher else read_cycle_info(path)) for path in paths]
+    last = max((_order(info) for _, info in told if isinstance(info, CycleInfo)), default=None)
+    for path, info in told:
+        if not isinstance(info, CycleInfo):
+            reason = "the launcher's log beside it tells more" if has_launcher else "cycle file: no whole answer"
+            run.files.append(FileRead(str(path), "skipped", reason=reason))
+            continue
+        emitter = f"file/{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
+        found = cycle_facts(
+            replace(info, end=None) if _order(info) == last else info, run=RUN, emitter=emitter, node=None
+        )
+        run.facts += found
+        run.paths[emitter] = str(path)
+        run.files.append(FileRead(str(path), "cycle file", len(found), path.stat().st_size))
+        if info.end is not None:
+            ends[info.cycle] = info.end
+
+
+def _order(info: CycleInfo) -> tuple[int, int]:
+    return info.requeue or 0, info.cycle
 
 
 def _read_scheduler(path: Path, kind: str, schedulers: SchedulerFiles) -> FileRead:

@@ -261,27 +261,41 @@ def _memory(cursor: str | None) -> dict[str, Any]:
 
 
 def _read_file(old: OldFile) -> Iterator[Fact]:
+    return _read_files([old])
+
+
+def _read_files(files: Sequence[OldFile]) -> Iterator[Fact]:
+    """The facts of jobs and nodes, whichever file tells of which."""
     jobs: list[Job] = []
     events: list[NodeEvent] = []
-    for record in read(old.content()):
-        if isinstance(record, Refused):
-            old.refuse(record.line, FactError(record.field, record.value, record.reason))
-        elif isinstance(record, Job):
-            jobs.append(record)
-        else:
-            events.append(record)
-    if events and not jobs and old.run is None:
-        old.refuse(1, FactError("run", old.stem, "a file of nodes alone tells no run: name it with --run"))
+    of_nodes: list[OldFile] = []
+    for old in files:
+        before = len(events)
+        for record in read(old.content()):
+            if isinstance(record, Refused):
+                old.refuse(record.line, FactError(record.field, record.value, record.reason))
+            elif isinstance(record, Job):
+                jobs.append(record)
+            else:
+                events.append(record)
+        if events[before:]:
+            of_nodes.append(old)
+        if any(event.start is None for event in events[before:]):
+            old.remark("of nodes of which no instant is told, nothing is stated")
+    run = files[0].run
+    if of_nodes and not jobs and run is None:
+        for old in of_nodes:
+            reason = "nodes alone tell no run: name it with --run, or give the file of their jobs beside it"
+            old.refuse(1, FactError("run", old.stem, reason))
         return
-    if any(event.start is None for event in events):
-        old.remark("of nodes of which no instant is told, nothing is stated")
-    yield from SlurmFacts(naming=Naming(old.run)).take(jobs, events)
+    yield from SlurmFacts(naming=Naming(run)).take(jobs, events)
 
 
 FORMAT = ImportFormat(
     name="slurm",
     summary="what sacct, squeue, scontrol show and sacctmgr show event print (-P, --json): jobs, requeues, nodes",
     read=_read_file,
+    read_together=_read_files,
 )
 
 

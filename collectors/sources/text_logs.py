@@ -12,8 +12,10 @@ import time
 from collections.abc import Iterator
 
 from rerail.collectors.formats import ImportFormat, OldFile
+from rerail.collectors.sources.attempts import FACTS_PER_BYTE
 from rerail.collectors.sources.encodings import nul_words
 from rerail.collectors.sources.folders import read_folder
+from rerail.collectors.sources.left_off import left_off, said
 from rerail.collectors.sources.log_reader import Read, read_log
 from rerail.server.core.codec import FactError
 from rerail.server.core.facts import (
@@ -67,6 +69,13 @@ def _logs(old: OldFile) -> Iterator[Fact]:
     if read.nuls:
         old.remark(nul_words(read.nuls))
     yield from _dated(old, read)
+    if old.now is not None and read.facts:
+        run, emitter = read.facts[0].run, read.facts[0].emitter
+        seq = (read.bytes - 1) * FACTS_PER_BYTE + FACTS_PER_BYTE - 2  # where the last line ends no line begins
+        end = left_off(read.facts, now=old.now, written_at=old.at, seq=seq, run=run, emitter=emitter)
+        if end is not None:
+            yield end
+            old.remark(said(end, old.now))
     if told := _what_of_training(read):
         old.remark(told)
 

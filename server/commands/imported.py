@@ -95,4 +95,7 @@ def _verdict(verdict: Verdict) -> str:
 
 def told_of(taken: Taken, views: Iterable[tuple[str, RunView | None]], paths: Sequence[str]) -> list[str]:
     """What to tell of every run of an import, the first of them."""
-    return [line for run, view in list(views)[:MOST_TOLD] for line in told_of_run(run, taken.runs[run], view, paths)]
+    every = list(views)
+    told = [line for run, view in every[:MOST_TOLD] for line in told_of_run(run, taken.runs[run], view, paths)]
+    left = len(every) - MOST_TOLD
+    return told + ([f"… and {left} more run{'s' * (left > 1)}; see rerail runs"] if left > 0 else [])

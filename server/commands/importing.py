@@ -17,7 +17,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,6 +26,7 @@ from typing import BinaryIO
 from zoneinfo import ZoneInfo
 
 from rerail.collectors.formats import ImportFormat, OldFile, OldFolder, formats
+from rerail.collectors.masking import masked
 from rerail.collectors.packed_files import open_packed
 from rerail.collectors.sources.encodings import text_stream
 from rerail.collectors.uploads import CUT_OFF
@@ -44,6 +45,8 @@ LARGEST_FILE = 256 * 1024 * 1024
 """Of a format that is read whole."""
 
 TOLD_REFUSALS = 20
+LONGEST_REFUSAL = 600
+"""Of what is told of one refused line."""
 
 
 @dataclass(slots=True)
@@ -83,12 +86,17 @@ def import_files(parsed: argparse.Namespace) -> int:
     taken = Taken()
     told: list[str] = []
     zone = zone_seconds(parsed.zone)
-    files = [_File(path, parsed.run_id, old_format, counts, taken, zone) for path in paths]
+    now = None if parsed.still_running else time.time_ns()
+    together = old_format is not None and old_format.read_together is not None and len(paths) > 1
+    files = [
+        _File(path, parsed.run_id, old_format, counts, taken, zone, now, paths if together else ())
+        for path in (paths[:1] if together else paths)
+    ]
     if parsed.stdout:
         silent = []
         for file in files:
             is_silent = True
-            for line in file.lines():
+            for line in file.lines() if old_format is not None else _sound(file, counts):
                 sys.stdout.buffer.write(line)
                 is_silent = False
             if is_silent:
@@ -146,9 +154,15 @@ def zone_seconds(zone: str | None) -> int:
 
 def _tell_refused(counts: Counts) -> None:
     for example in counts.examples[:TOLD_REFUSALS]:
-        print(example, file=sys.stderr)
+        print(_for_a_terminal(example), file=sys.stderr)
     if len(counts.examples) > TOLD_REFUSALS:
         print(f"… and {len(counts.examples) - TOLD_REFUSALS} more refused lines", file=sys.stderr)
+
+
+def _for_a_terminal(words: str) -> str:
+    """One line of what a file may have in it, without secrets and without anything that steers a terminal."""
+    shown = masked(" ".join(words.split()))
+    return shown if len(shown) <= LONGEST_REFUSAL else shown[: LONGEST_REFUSAL - 1] + "…"
 
 
 def _files_of(path: str, old_format: ImportFormat | None) -> list[str]:
@@ -171,10 +185,13 @@ class _File:
 
     def __init__(
         self, path: str, run_id: str | None, old_format: ImportFormat | None, counts: Counts, taken: Taken,
-        zone: int = 0,
+        zone: int = 0, now: int | None = None, together: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self.path = path
         self._zone = zone
+        self._now = now
+        self._together = together
+        """The paths that are read as one; empty where this one is read alone."""
         self._taken = taken
         self._run_id = run_id
         self._format = old_format
@@ -193,25 +210,35 @@ class _File:
         self._progress.end()
 
     def _facts(self, old_format: ImportFormat) -> Iterator[Fact]:
-        stem = Path(self.path).name.removesuffix(".gz").rsplit(".", 1)[0] if self.path != "-" else "stdin"
         if old_format.read_folder is not None and self.path != "-" and Path(self.path).is_dir():
-            run = self._run_id or Path(self.path).resolve().name or stem
-            return old_format.read_folder(OldFolder(self.path, run, self._refuse, self._remark, self._zone))
-        old = OldFile(
+            run = self._run_id or Path(self.path).resolve().name or self._stem
+            return old_format.read_folder(OldFolder(self.path, run, self._refuse, self._remark, self._zone, self._now))
+        if self._together and old_format.read_together is not None:
+            every = [_File(path, self._run_id, old_format, self._counts, self._taken, self._zone, self._now)
+                     for path in self._together]  # fmt: skip
+            return old_format.read_together([file._old() for file in every])
+        return old_format.read(self._old())
+
+    @property
+    def _stem(self) -> str:
+        return Path(self.path).name.removesuffix(".gz").rsplit(".", 1)[0] if self.path != "-" else "stdin"
+
+    def _old(self) -> OldFile:
+        return OldFile(
             path=self.path,
-            stem=stem,
+            stem=self._stem,
             run=self._run_id,
             lines=self._read(),
             content=self._content,
             at=self._written_at(),
             zone_seconds=self._zone,
+            now=self._now,
             refuse=self._refuse,
             remark=self._remark,
         )
-        return old_format.read(old)
 
     def _remark(self, words: str) -> None:
-        print(f"{self.path}: {words}", file=sys.stderr)
+        print(_for_a_terminal(f"{self.path}: {words}"), file=sys.stderr)
 
     def at(self, line: int) -> str:
         """Where a line of facts stands, for a person."""
@@ -279,6 +306,27 @@ def _in_run(line: bytes, run_id: str) -> bytes:
     return json.dumps({**stated, "run": run_id}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
+def _sound(file: _File, counts: Counts) -> Iterator[bytes]:
+    """The lines of a file of facts that an intake would take, as they are; the others are refused as it would."""
+    from rerail.server.decoding import decode_body
+
+    number = 0
+    for context, lines in _batches(file.lines()):
+        before = number - (1 if context else 0)
+        refused = decode_body(context + b"".join(lines), time.time_ns()).batch.refused
+        _refuse_lines(file, counts, before, [(line.line, line.field, line.value, line.reason) for line in refused])
+        left_out = {before + line.line for line in refused}
+        yield from (line for place, line in enumerate(lines, number + 1) if place not in left_out and line.strip())
+        number += len(lines)
+
+
+def _refuse_lines(file: _File, counts: Counts, before: int, refused: Sequence[tuple[int, str, str, str]]) -> None:
+    counts.rejected += len(refused)
+    counts.examples += [
+        f"{file.at(before + line)}: {name}: {reason} (got {value})" for line, name, value, reason in refused
+    ]
+
+
 def _import_file(file: _File, send: Send, counts: Counts) -> None:
     number = 0
     for context, lines in _batches(file.lines()):
@@ -286,10 +334,7 @@ def _import_file(file: _File, send: Send, counts: Counts) -> None:
         before = number - (1 if context else 0)
         counts.accepted += answer.accepted
         counts.duplicate += answer.duplicate
-        counts.rejected += len(answer.rejected)
-        counts.examples += [
-            f"{file.at(before + line)}: {name}: {reason} (got {value})" for line, name, value, reason in answer.rejected
-        ]
+        _refuse_lines(file, counts, before, answer.rejected)
         number += len(lines)
 
 

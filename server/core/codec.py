@@ -271,7 +271,7 @@ _FIELDS: dict[str, dict[str, tuple[bool, Check]]] = {
         "target_step": (_OPTIONAL, _STEP),
         "gpu_type": (_OPTIONAL, _text(LONGEST_NAME)),
     },
-    "run_ended": {"outcome": (_REQUIRED, _one_of(Outcome)), "reason": (_OPTIONAL, _TEXT)},
+    "run_ended": {"outcome": (_OPTIONAL, _one_of(Outcome)), "reason": (_OPTIONAL, _TEXT)},
     "attempt_started": {
         "scope": (_OPTIONAL, _one_of(Scope)),
         "initiator": (_OPTIONAL, _one_of(Initiator)),

@@ -152,10 +152,10 @@ class RunStarted(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(Fact):
-    """Nothing more will come of this run."""
+    """Nothing more will come of this run. An outcome of None: how it ended is unknown."""
 
     kind: ClassVar[str] = "run_ended"
-    outcome: Outcome
+    outcome: Outcome | None = None
     reason: str | None = None
 
 

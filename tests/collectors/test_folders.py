@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rerail.server.cli import main
-from rerail.server.core.facts import AttemptStarted, Fact, Steps
+from rerail.server.core.facts import AttemptEnded, AttemptStarted, Evidence, Fact, Steps
 from tests.import_truth import folded, imported
 
 CORPUS = Path(__file__).parent.parent / "corpus"
@@ -49,6 +49,22 @@ def test_the_same_folder_elsewhere_states_the_same_facts(tmp_path: Path):
     here, there = imported("logs", tmp_path / "here"), imported("logs", tmp_path / "there")
     assert here and {(fact.emitter, fact.seq) for fact in here} == {(fact.emitter, fact.seq) for fact in there}
     assert len({(fact.emitter, fact.seq) for fact in here}) == len(here)
+
+
+def test_cycle_files_tell_the_attempts_where_no_launchers_log_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    shutil.copytree(CORPUS / "nvrx/0.6.0/applog", tmp_path / "run")
+    whole = imported("logs", tmp_path / "run")
+    assert not any("cycle_info" in fact.emitter for fact in whole)
+    (tmp_path / "run" / "nvrx.log").unlink()
+    facts = imported("logs", tmp_path / "run")
+    begun = [(fact.restart, fact.at, fact.nodes) for fact in facts if isinstance(fact, AttemptStarted)]
+    assert [(number, nodes) for number, _, nodes in begun] == [(0, ("localhost",)), (1, ("localhost",))]
+    (end,) = [fact for fact in facts if isinstance(fact, AttemptEnded)]
+    assert end.restart == 0 and end.at <= begun[1][1]
+    (piece,) = [fact for fact in facts if isinstance(fact, Evidence)]
+    assert (piece.restart, piece.at) == (0, end.at)
+    assert main(["import", "logs", str(CORPUS / "nvrx/0.6.0/applog"), "--run", "r", "--stdout"]) == 0
+    assert "the launcher's log beside it tells more" in capsys.readouterr().err
 
 
 def test_what_nothing_dates_was_when_its_file_was_written_and_that_is_said(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from rerail.collectors.recorder import Recorder
 from rerail.collectors.ring import RingReader
 from rerail.collectors.ring_facts import RingFacts, RingPlace
 from rerail.server.core.facts import (
+    AttemptStarted,
     CheckpointLoaded,
     CheckpointMoment,
     Evidence,
@@ -33,6 +35,8 @@ from rerail.server.core.facts import (
     RecoveryMark,
     Steps,
 )
+from rerail.server.core.fold import RunFold
+from rerail.server.core.recovery_configs.normalising import recovery_config
 
 
 def read_all(directory: Path) -> tuple[Fact, ...]:
@@ -93,6 +97,28 @@ def test_a_heartbeat_is_stated_with_the_timeout_that_guarded_it(
     told = [(fact.phase, fact.armed_timeout_us, fact.count) for fact in beats]
     assert told == [("initializing", 60_000_000, 1), ("training", 10_000_000, 3), ("training", None, 1)]
     assert client.calls == ["heartbeat"] * 5
+
+
+def test_the_time_outs_that_a_client_is_told_are_recovery_settings_of_the_attempt(
+    make_recorder: Callable[..., Recorder], tmp_path: Path
+) -> None:
+    client = Client()
+    client.section_timeouts = SimpleNamespace(section={"step": 6.0, "save": None}, out_of_section=30)  # type: ignore[attr-defined]
+    observe_client(client, make_recorder(rank=0)).init_workload_monitoring()
+    started = [fact for fact in read_all(tmp_path) if isinstance(fact, AttemptStarted)]
+    settings = [json.loads(fact.config) for fact in started if fact.config]
+    assert settings[-1] == {
+        "initial_rank_heartbeat_timeout": 60.0, "rank_heartbeat_timeout": 10.0, "rank_out_of_section_timeout": 30.0,
+        "rank_section_timeouts": {"save": None, "step": 6.0},
+    }  # fmt: skip
+    fold = RunFold(started[0].run)
+    fold.add(started)
+    config = recovery_config(fold.view(max(fact.at for fact in started)).attempts[-1].config, "ft_launcher")
+    assert config is not None
+    told = {name: config.setting(name).value for name in ("heartbeat_timeout", "initial_heartbeat_timeout",
+            "section_timeouts", "out_of_section_timeout")}  # fmt: skip
+    assert told == {"heartbeat_timeout": 10, "initial_heartbeat_timeout": 60, "section_timeouts": "step 6",
+                    "out_of_section_timeout": 30}  # fmt: skip
 
 
 def test_a_heartbeat_that_nvrx_refused_is_not_stated_and_its_error_passes(

@@ -192,3 +192,79 @@ def test_whatever_a_line_holds_it_is_read_or_passed_over(text: str):
         assert isinstance(told.told, Told)
         assert part in text
         assert told.step is None or told.step >= 0
+
+
+def test_lines_of_nemo_without_a_stamp_are_counted_on_by_the_times_they_tell():
+    line = (
+        "[default0]:Training epoch 0, iteration {0}/99 | global_step: {0} | train_step_timing in s: 2.0 | consumed: 5\n"
+    )
+    log = "[default0]:[NeMo I 2026-11-20 10:00:00 nemo_logging:393] Experiments will be logged at /r\n"
+    log += "".join(line.format(step) for step in range(3))
+    log += "[default0]:[NeMo I 2026-11-20 10:01:00 nemo_logging:393] Validated\n" + line.format(3)
+    facts = read_log(io.BytesIO(log.encode()), emitter="e", run="r").facts
+    told = [
+        (fact.first_step, fact.durations_us, fact.at % 10**12 // 10**9) for fact in facts if isinstance(fact, Steps)
+    ]
+    assert [(first, len(durations)) for first, durations, _ in told] == [(1, 3), (4, 1)]
+    assert [at for *_, at in told] == [806, 862]
+
+
+def test_what_is_restored_was_durable_by_then():
+    saved = "I1120 10:0{0}:00.000000 1 max_logging.py:17] {1}\n".format
+    log = "".join(saved(minute, f"completed step: {minute}, seconds: 60.0, loss: 9.0") for minute in range(3))
+    log += saved(2, "saved a checkpoint at step 2") + saved(3, "completed step: 3, seconds: 60.0, loss: 9.0")
+    log += saved(9, "restoring from this run's directory step 2") + saved(
+        9, "completed step: 3, seconds: 9.0, loss: 9.0"
+    )
+    facts = read_log(io.BytesIO(log.encode()), emitter="e", run="r", year=2026).facts
+    stages = [(fact.step, fact.stage.value, fact.restart) for fact in facts if isinstance(fact, CheckpointMoment)]
+    assert stages == [(3, "captured", 0), (3, "durable", 1)]
+
+
+CLOSING = (
+    "W1120 10:00:30.000000 1 torch/distributed/elastic/multiprocessing/api.py:900] Sending process 9 closing signal "
+    "SIGTERM\n"
+)
+DEATH = (
+    "W1120 10:00:29.900000 1 torch/distributed/elastic/agent/server/api.py:725] Received 15 death signal, shutting "
+    "down workers\n"
+)
+STEP = "[2026-11-20 {}] iteration {}/ 200 | elapsed time per iteration (ms): 2000.0 | lm loss: 1.0 |\n"
+
+
+def slurm(why: str) -> str:
+    return f"slurmstepd: error: *** STEP 4242.0 ON gpu-1 CANCELLED AT 2026-11-20T10:00:30 DUE TO {why} ***\n"
+
+
+@pytest.mark.parametrize(
+    ("tail", "cause", "scope"),
+    [
+        ("", "unknown", "in_job"),
+        (CLOSING, "unknown", "in_job"),
+        (DEATH + CLOSING, "operator_stop", "in_job"),
+        (slurm("PREEMPTION") + DEATH + CLOSING, "preemption", "requeue"),
+        (DEATH + CLOSING + slurm("PREEMPTION"), "preemption", "requeue"),
+        (DEATH + CLOSING + slurm("TIME LIMIT"), "time_limit", "in_job"),
+    ],
+)
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_a_launcher_that_only_tells_of_an_end_does_not_hide_what_begins_after_it(
+    tail: str, cause: str, scope: str, is_followed: bool, tmp_path: Path
+):
+    before = STEP.format("10:00:02", 10) + STEP.format("10:00:22", 20)
+    after = STEP.format("10:10:22", 10) + STEP.format("10:10:42", 20) + STEP.format("10:11:02", 30)
+    if is_followed:
+        log = tmp_path / "train.log"
+        log.write_text(before + tail)
+        source = LauncherSource(node="vm", run="r", log=log, zone_seconds=0)
+        first = source.poll(None)
+        with log.open("a") as file:
+            file.write(after)
+        facts = [*first.facts, *source.finish(first.cursor).facts]
+    else:
+        content = io.BytesIO((before + tail + after).encode())
+        facts = read_log(content, emitter="e", run="r", year=2026).facts
+    view = view_of(facts)
+    assert [attempt.scope for attempt in view.attempts] == [None, scope]
+    (incident,) = view.incidents
+    assert (incident.verdict.cause, incident.lost_steps) == (cause, 11)

@@ -169,6 +169,10 @@ def test_a_rank_that_had_issued_less_goes_before_one_that_is_silent():
     assert (verdict.culprit_rank, verdict.confidence) == (3, 0.85)
 
 
+def xid_line(words: str) -> tuple[str, dict]:
+    return line(f"NVRM: Xid (PCI:0000:05:00): {words}", source="kernel")
+
+
 @pytest.mark.parametrize(
     ("said", "sentence", "advice"),
     [
@@ -179,6 +183,17 @@ def test_a_rank_that_had_issued_less_goes_before_one_that_is_silent():
         ([line("RuntimeError: CUDA error: unknown error", 1),
           line("Unable to determine the device handle for GPU 0000:4F:00.0: Unknown Error")],
          "a GPU failed (Unable to determine the device handle for GPU 0000:4F:00.0: Unknown Error).", "Drain the node"),
+        ([xid_line("94, pid=1, name=python3, Contained: CE User Channel (0x9)")],
+         "a GPU failed (XID 94, Contained memory error).", "Restart the application"),
+        ([xid_line("94, pid=1, name=python3, Contained: CE User Channel (0x9)"),
+          xid_line("95, pid=1, name=python3, Uncontained: LTC TAG (0x2)")],
+         "a GPU failed (XID 94, Contained memory error).", "Drain the node and reset the GPU"),
+        ([xid_line("94, pid=1, name=python3, Contained: CE User Channel (0x9)"),
+          xid_line("154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)")],
+         "a GPU failed (XID 94, Contained memory error).", "Restart the application: the driver kept the error within it, and the GPU serves on. Reset the GPU when the node is "
+         "free, and replace it where this comes again. The driver itself recommends: GPU Reset Required (XID 154)."),
+        ([xid_line("79, pid=1, name=python3, GPU has fallen off the bus.")],
+         "a GPU failed (XID 79, GPU has fallen off the bus).", "Drain the node and reboot it"),
         ([line("RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized", 1)],
          "Rank 1: the GPUs were not ready for CUDA: their fabric was not set up (Error 802: system not yet initialized).",
          "See that the fabric manager"),

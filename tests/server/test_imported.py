@@ -174,3 +174,59 @@ def test_a_file_of_which_nothing_is_stated_is_named(
     path.write_text(content)
     assert main(["import", name, str(path), "--run", "r", "--stdout"]) == 0
     assert f"{path}: no fact is stated of it as {name}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("as_folder", [False, True])
+def test_a_log_of_the_past_without_an_end_ends_with_its_last_line_and_how_is_unknown(
+    as_folder: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    path = logs / "train.log"
+    line = "[2026-11-20 10:{:02d}:00] iteration {}/ 200 | elapsed time per iteration (ms): 6000.0 | lm loss: 1.0 |\n"
+    path.write_text("".join(line.format(n, 10 * n) for n in range(1, 5)))
+    given = str(logs if as_folder else path)
+    assert main(["import", "logs", given, "--run", "open", "--still-running"]) == 0
+    assert "no end is told" not in capsys.readouterr().err
+    assert shown(capsys, "open")["ended_at"] is None
+    assert main(["import", "logs", given, "--run", "over"]) == 0
+    told = capsys.readouterr().err
+    assert "nothing came after 2026-11-20 10:04:00 UTC" in told and "--still-running" in told
+    assert "dates it" not in told
+    over = shown(capsys, "over")
+    assert (over["state"], over["outcome"]) == ("ended", None)
+    assert over["ended_at"].startswith("2026-11-20T10:04:00")
+    assert over["training_goodput"] > 0.9
+    with path.open("a") as file:  # it went on after all
+        file.write(line.format(9, 90))
+    assert main(["import", "logs", given, "--run", "over", "--still-running"]) == 0
+    assert shown(capsys, "over")["ended_at"] is None
+
+
+@pytest.mark.parametrize("form", ["facts", "kubernetes", "one-logger", "google-goodput", "aws-nvrx", "slurm"])
+def test_what_is_refused_steers_no_terminal_and_is_short(form: str, tmp_path: Path, capsysbinary):
+    path = tmp_path / "hostile.bin"
+    path.write_bytes(
+        b"\x1b]0;owned\x07\x1b[2J{\x9b\xc2\x9b31m token=abcdef123456\r\x0b " + b"long " * 4000 + b"\n\x0b\n{}\n"
+    )
+    assert main(["import", form, str(path), "--run", "r", "--stdout"]) == 0
+    shown = capsysbinary.readouterr()
+    told = (shown.out + shown.err).decode()
+    assert [letter for letter in told if not letter.isprintable() and letter != "\n"] == []
+    assert "hostile.bin" in told and "abcdef123456" not in told
+    assert max(map(len, told.splitlines())) <= 600
+
+
+def test_files_of_slurm_are_read_as_one(capsys: pytest.CaptureFixture[str]):
+    jobs, nodes = (str(CORPUS / "slurm" / name) for name in ("sacct.psv", "sacctmgr_events.psv"))
+    told = []
+    for paths in ([jobs], [jobs, nodes], [nodes, jobs]):
+        assert main(["import", "slurm", *paths, "--stdout"]) == 0
+        shown = capsys.readouterr()
+        assert shown.err == ""
+        told.append(shown.out.splitlines())
+    alone, *both = told
+    assert sorted(both[0]) == sorted(both[1])
+    assert set(alone) < set(both[0]) and any('"kind":"node_state"' in line for line in both[0])
+    assert main(["import", "slurm", nodes, "--stdout"]) == 0
+    assert "nodes alone tell no run" in capsys.readouterr().err

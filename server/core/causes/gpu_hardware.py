@@ -3,12 +3,17 @@
 XIDs are read with NVIDIA's own catalogue (`xids.py`): 63 is an event and 154 a recommendation, both only support what
 another line accuses; 45 is the consequence of another; 13, 31 and 43 are mostly the program's own doing and are read as
 an exception of its own. A GPU can be lost without any XID.
+
+What to do about an XID is what its maker says: of several of one node the action that goes farthest, and what the
+driver itself recommends (154) beside it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rerail.server.core import cuda_errors
-from rerail.server.core.cause_rules import Case, CauseRule, LinePattern, Match, Reading, Weight, from_sign, line
+from rerail.server.core.cause_rules import Case, CauseRule, LinePattern, Match, Reading, Sign, Weight, from_sign, line
 from rerail.server.core.facts import Evidence
 from rerail.server.core.view import CausalRole, Domain
 from rerail.server.core.wanted import Kind, Wanted
@@ -20,6 +25,34 @@ NOT_READY_ADVICE = (
     "See that the fabric manager of that node runs and is of the driver's version (`nvidia-smi -q`, Fabric: State), "
     "then start again there; no GPU needs to be replaced."
 )
+ADVICE = {
+    "IGNORE": "Nothing at once, says NVIDIA; where the same GPU fails again, take it out and ask the vendor's support.",
+    "RESTART_APP": (
+        "Restart the application: the driver kept the error within it, and the GPU serves on. Reset the GPU when the "
+        "node is free, and replace it where this comes again."
+    ),
+    "CONTACT_SUPPORT": "Take the node out and contact the vendor's support with its log (`nvidia-bug-report.sh`).",
+    "WORKFLOW_XID_48": (
+        "Look which XID came with it: with 63 or 64 drain the node and reset the GPU, with 94 restart the application, "
+        "with 95 reset the GPU. With none of them reset the GPU."
+    ),
+    "WORKFLOW_NVLINK_ERR": (
+        "Drain the node and reset the GPU; where it comes again, test it and its peer on that link before either is "
+        "replaced."
+    ),
+    "WORKFLOW_NVLINK5_ERR": (
+        "Drain the node and reset the GPU where the line calls the error of the link fatal; where it comes again, look "
+        "at the link and both its ends."
+    ),
+    "RESET_GPU": (
+        "Drain the node and reset the GPU, then restart; until it is reset it fails again. Replace it where this comes "
+        "again."
+    ),
+    "RESTART_VM": "Drain the node and restart its virtual machine; where the GPU is lost again, have it replaced.",
+    "RESTART_BM": "Drain the node and reboot it; where the GPU is lost again, have it replaced.",
+}
+"""NVIDIA's immediate action as advice, the one that goes farthest last."""
+_FARTHEST = {words: place for place, words in enumerate(ADVICE.values())}
 KERNEL = frozenset({"kernel", "dmesg", "journal", "dcgm"})
 MISSING = (Wanted("the kernel log of the node (NVRM: Xid …), which names the GPU", Kind.KERNEL_LOG),)
 APPLICATION = "user_exception"
@@ -49,15 +82,19 @@ def _reading(told: XidLine) -> Reading:
     if known.says_nothing_failed:
         return Reading(RULE.name, CausalRole.CONFIRMATION, words=words, traits=traits)
     if told.link is not None and told.link.is_fatal is False:
-        return Reading(RULE.name, CausalRole.INITIATING, SAYS, f"{words}, not fatal", 0.5, Weight.ECHO, traits=traits)
+        return Reading(
+            RULE.name, CausalRole.INITIATING, SAYS, f"{words}, not fatal", 0.5, Weight.ECHO, traits=traits,
+            advice=ADVICE["IGNORE"],
+        )  # fmt: skip
     if known.cause_class == APPLICATION:
         says = "{where} made its GPU fail, as programs do ({words})."
         return Reading(APPLICATION, CausalRole.INITIATING, says, words, 0.5, Weight.ECHO, traits=traits)
     confidence = 0.95 if known.cause_class in ("gpu_hw", "nvlink") else 0.6
     weight = Weight.ESTABLISHED if confidence > 0.9 else Weight.LINE
     return Reading(
-        RULE.name, CausalRole.INITIATING, says=SAYS, words=words, traits=traits, confidence=confidence, weight=weight
-    )
+        RULE.name, CausalRole.INITIATING, says=SAYS, words=words, traits=traits, confidence=confidence, weight=weight,
+        advice=ADVICE.get(known.action or ""),
+    )  # fmt: skip
 
 
 def _importance(reading: Reading) -> tuple[bool, float]:
@@ -83,12 +120,29 @@ def match(case: Case) -> Match | None:
         found.confidence, found.sentence, rank, node, first.at, found.initiating,
         MISSING,
         found.weight, found.traits,
-        advice=found.advice,
+        advice=_advice(case, chosen, signs),
         confirming=tuple(
             sign.item for sign in case.signs
             if sign.reading.cause == RULE.name and sign.reading.role is CausalRole.CONFIRMATION
         ),
     )  # fmt: skip
+
+
+def _advice(case: Case, chosen: Sign, signs: Sequence[Sign]) -> str | None:
+    """NVIDIA's action where XIDs accuse, with what the driver recommends; None for the rule's own advice."""
+    advice = chosen.reading.advice
+    if advice is None or advice not in _FARTHEST:
+        return advice
+    told = [sign.reading.advice or "" for sign in signs if sign.node == chosen.node]
+    advice = max([advice, *(each for each in told if each in _FARTHEST)], key=lambda words: _FARTHEST[words])
+    recommended = [
+        line.recovery.recommended
+        for sign in case.signs
+        if sign.node == chosen.node
+        for line in xids_in(sign.text)
+        if line.recovery is not None and line.recovery.recommended != "None"
+    ]
+    return f"{advice} The driver itself recommends: {recommended[-1]} (XID 154)." if recommended else advice
 
 
 LINES: tuple[LinePattern, ...] = (

@@ -43,7 +43,7 @@ KNOBS = (
     Knob("checkpoint_tier", "checkpoint tier", "", "checkpoints", "Where a save lies: memory, local disk, global."),
     Knob("restart_scope", "restart scope", "", "restarts", "What is begun again after a fault."),
     Knob("max_restarts", "restarts by the launcher", "", "restarts", "Restarts before the launcher gives up."),
-    Knob("max_in_process_restarts", "in-process restarts", "", "restarts", "Restarts within one process, at most."),
+    Knob("max_in_process_restarts", "in-process restart limit", "", "restarts", "Within one process; off: no limit."),
     Knob("max_no_progress", "restarts without progress", "", "restarts", "Restarts without a step gained, at most."),
     Knob("spares", "spare nodes", "", "restarts", "Nodes that stand by."),
     Knob("monitor_interval", "monitor interval", "s", "detection", "How often the launcher looks at its workers."),

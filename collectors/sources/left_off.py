@@ -1,0 +1,63 @@
+"""Left off: where what is known of a run ends, for a log of the past that does not tell an end of its own.
+
+Rules
+- A log that a program still writes is told by when it was written last, and by its last stamp: older than an hour, and
+  than ten of its usual gaps, either of them says that nothing comes any more. A copy has a new time of writing.
+- The run ended there, and how is unknown: a log that breaks off tells neither a failure nor a success.
+- Nothing is stated where an end was told and nothing began after it, or where no attempt was told at all.
+- What begins later takes it back by itself (`server/core/life.py`): a log that grew, imported again, or another file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from rerail.server.core.facts import AttemptEnded, AttemptStarted, Fact, RunEnded, Steps
+
+LEAST_SILENCE_NS = 3600 * 10**9
+USUAL_GAPS = 10
+LATE_NS = 5 * 10**9
+"""A last step may be stamped so long after the end that was told; it counts as before it, as the server counts it."""
+MOST_GAPS = 2000
+"""Of the last so many moments the usual gap is taken."""
+REASON = "its log ends here; nothing says how it ended"
+
+
+def left_off(
+    facts: Sequence[Fact], *, now: int, written_at: int | None, seq: int, run: str, emitter: str
+) -> RunEnded | None:
+    """The end of what `facts`, all of one run, tell; None where it is told, or may still go on.
+
+    `now` and `written_at` in ns; the latter is None where nobody knows when the log was written last.
+    """
+    begun = [fact.at for fact in facts if isinstance(fact, (AttemptStarted, AttemptEnded))]
+    stepped = [fact.at - LATE_NS for fact in facts if isinstance(fact, Steps)]  # the last of them may be late
+    if not (begun or stepped):
+        return None
+    ended = max((fact.at for fact in facts if isinstance(fact, RunEnded)), default=None)
+    if ended is not None and ended >= max(*begun, *stepped, 0):
+        return None
+    moments = sorted({fact.at for fact in facts})[-MOST_GAPS:]
+    gaps = sorted(later - earlier for earlier, later in pairwise(moments))
+    silence = max(LEAST_SILENCE_NS, USUAL_GAPS * gaps[len(gaps) // 2] if gaps else 0)
+    last = moments[-1]
+    if now - last <= silence and (written_at is None or now - written_at <= silence):
+        return None
+    return RunEnded(run=run, emitter=emitter, seq=seq, at=last, outcome=None, reason=REASON)
+
+
+def said(end: RunEnded, now: int) -> str:
+    """What a person is told of it."""
+    at = datetime.fromtimestamp(end.at // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    ago = f", {_long(now - end.at)} ago" if now > end.at else ""
+    return (
+        f"no end is told, and nothing came after {at}{ago}: the run is taken to have ended there, how is unknown "
+        "(--still-running leaves it open; `rerail collect logs` follows a log that grows)"
+    )
+
+
+def _long(length_ns: int) -> str:
+    hours = length_ns // LEAST_SILENCE_NS
+    return f"{hours // 24} d {hours % 24} h" if hours >= 48 else f"{hours} h" if hours else "less than an hour"
