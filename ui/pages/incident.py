@@ -101,6 +101,8 @@ def title(incident: Incident) -> str:
 def content(found: IncidentView, past: Sequence[Markup] = ()) -> list[Markup]:
     """Everything on the page; `past` is what `incident_history.py` says of earlier ones."""
     incident = found.incident
+    # Of a run of which nobody tells steps the row knows no training goodput, though time has passed.
+    sees_training = found.run.training_goodput is not None or found.run.infrastructure_goodput is None
     return [
         _crumbs(found),
         html.Div(
@@ -113,7 +115,7 @@ def content(found: IncidentView, past: Sequence[Markup] = ()) -> list[Markup]:
             className="title-row",
         ),
         html.Div(_about(found), className="about"),
-        html.P(phrases(incident_sentence(incident, sees_training=found.run.sees_training)), className="sentence"),
+        html.P(phrases(incident_sentence(incident, sees_training=sees_training)), className="sentence"),
         html.Div([_anatomy(incident), _verdict(found)], className="columns columns-wide-left"),
         flight_recorder_panel(incident.flight_recorder),
         *past,
