@@ -164,10 +164,15 @@ def ending(
         return True, outcome is None and initiator is Initiator.MONITOR and without_fault
     if outcome in (Outcome.FAILED, Outcome.PREEMPTED):
         return True, False
-    if life.ended_at is not None:
-        return outcome is None and life.outcome is Outcome.FAILED, False
-    if outcome is Outcome.STOPPED:
-        return True, True
     blocks = record.blocks()
     last_began = max(record.started_at - 1, blocks[-1].last_began if blocks else -1)
+    if life.ended_at is not None:
+        if outcome is not None or life.outcome is not None:
+            return outcome is None and life.outcome is Outcome.FAILED, False
+        # Nobody tells how it ended: what a fault alone leaves behind does.
+        faults = [worker.at for worker in record.exits if worker.exit_code] + [at for at, _ in record.lost_nodes]
+        faults += [record.marks[MarkStage.NOTICED]] if MarkStage.NOTICED in record.marks else []
+        return any(last_began < at <= life.end for at in faults), False
+    if outcome is Outcome.STOPPED:
+        return True, True
     return any(last_began < at <= life.end for at in record.notices), False

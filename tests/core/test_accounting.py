@@ -19,6 +19,7 @@ from rerail.server.core.facts import (
     Outcome,
     Phase,
     PhaseSpan,
+    RunEnded,
     Scope,
 )
 from rerail.server.core.fold import RunFold
@@ -277,6 +278,15 @@ def test_a_word_of_a_rank_at_any_time_makes_the_run_one_whose_steps_are_told():
     view = fold.view(story.at)
     assert [each.attempts for each in view.incidents] == [(0, 1)]
     assert replace(view, data_quality=DataQuality()) == replace(story.view(), data_quality=DataQuality())
+
+
+def test_a_run_that_ended_nobody_tells_how_was_interrupted_where_its_last_attempt_left_a_fault():
+    for story, cause in (
+        (Story().start().steps(1, 10).die(after=1, exit_code=-9), ["sigkill"]),
+        (Story().start().steps(1, 10).wait(1), []),
+    ):
+        story._say(RunEnded, "folder")
+        assert [each.verdict.cause for each in story.view().incidents] == cause
 
 
 def test_an_attempt_that_completed_was_not_interrupted_and_the_next_is_more_work():
