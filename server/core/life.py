@@ -4,7 +4,8 @@ Rules
 - A life starts at the first queue or attempt fact, not where the run was named. It ends where the run was told to have
   ended, unless an attempt or a step began after that; an open run lasts until now.
 - An attempt that was followed by another was interrupted, unless it completed: then the next one is more work, and no
-  recovery. The last one was, if it failed.
+  recovery. The last one was, if it failed; where nobody knows how the run ended, if an end was noticed after its last
+  step.
 - What its dumps show to have hung was interrupted too, whether somebody stopped it or it still hangs (`hangs.py`).
 - Planned is what was stopped before the next began, or what an operator restarted. A restart without any
   fault is planned too: it is a finding, not a failure.

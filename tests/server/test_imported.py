@@ -230,3 +230,16 @@ def test_files_of_slurm_are_read_as_one(capsys: pytest.CaptureFixture[str]):
     assert set(alone) < set(both[0]) and any('"kind":"node_state"' in line for line in both[0])
     assert main(["import", "slurm", nodes, "--stdout"]) == 0
     assert "nodes alone tell no run" in capsys.readouterr().err
+
+
+def test_a_failure_that_a_log_ends_with_is_an_incident_though_nobody_told_the_end(tmp_path: Path, capsys):
+    path = tmp_path / "torchrun.log"
+    path.write_text(
+        "[2026-11-20 10:00:02] iteration 10/ 200 | elapsed time per iteration (ms): 2000.0 | lm loss: 1.0 |\n"
+        "E1120 10:00:30.000000 1 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -9) "
+        "local_rank: 1 (pid: 77) of binary: /usr/bin/python3\n"
+    )
+    assert main(["import", "logs", str(path), "--run", "r"]) == 0
+    told = capsys.readouterr().err
+    assert "no end is told" in told and "run r: 1 interruption" in told and "sigkill, rank 1" not in told
+    assert "sigkill" in told
