@@ -12,7 +12,8 @@ from rerail.server.store import engines
 from rerail.server.store.write_turns import WriteTurns, turns_of
 
 
-def test_who_writes_back_to_back_lets_others_between(tmp_path):
+def test_who_writes_back_to_back_lets_others_between(tmp_path, monkeypatch):
+    """Counted from when a turn is asked for: before that the interpreter may let the other thread run for long."""
     address = f"sqlite:///{tmp_path}/turns.sqlite3"
     appending, deriving = engines.write_engine(address), engines.derive_engine(address)
     with appending.begin() as connection:
@@ -32,13 +33,21 @@ def test_who_writes_back_to_back_lets_others_between(tmp_path):
                 count += 1
 
     thread = threading.Thread(target=write_back_to_back)
+    waits: list[int] = []
+    take = WriteTurns.take
+
+    def counted(turns: WriteTurns, seconds: float) -> bool:
+        before = count
+        came = take(turns, seconds)
+        if threading.current_thread() is not thread:
+            waits.append(count - before)
+        return came
+
+    monkeypatch.setattr(WriteTurns, "take", counted)
     thread.start()
-    waits = []
     try:
         while len(waits) < 30:
-            before = count
             with appending.begin() as connection:
-                waits.append(count - before)
                 connection.execute(text("INSERT INTO written VALUES (0)"))
     finally:
         enough.set()
