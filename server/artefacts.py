@@ -51,6 +51,14 @@ HOUR_NS = 3600 * 10**9
 AROUND_NS = 300 * 10**9
 """So long before its attempt began something may have had to do with an incident."""
 WIDEST_ZONE_NS = 14 * HOUR_NS
+ZONES_NS = tuple(
+    sign * minutes * 60 * 10**9
+    for minutes in sorted((*range(60, 14 * 60 + 1, 60), 210, 270, 330, 345, 390, 570, 630, 765))
+    for sign in (1, -1)
+)
+"""How far clocks of two zones in use lie apart, the nearest first."""
+ZONE_SLACK_NS = 120 * 10**9
+"""So near to the incident a line must stand in its own zone for the zone to be believed."""
 """So far apart stamps of two time zones may be."""
 
 HINT = "name, author and reason are text; rank is a number from 0 on; docs/facts.md"
@@ -305,7 +313,8 @@ class ArtefactDesk:
         noticed_at = found.incident.noticed_at or found.incident.started_at
         facts: list[Evidence] = []
         refused = list(told.refused)
-        instants, remark = _instants(told, noticed_at, self._clock() + AHEAD_NS, _window(found, attempt))
+        around = (found.incident.started_at, noticed_at)
+        instants, remark = _instants(told, noticed_at, self._clock() + AHEAD_NS, _window(found, attempt), around)
         for seq, (piece, at) in enumerate(zip(told.pieces, instants, strict=True)):
             if at is None:
                 continue
@@ -345,7 +354,7 @@ def _shown_member(member: Member) -> str:
 
 
 def _instants(
-    told: Understood, noticed_at: int, latest: int, window: tuple[int, int | None]
+    told: Understood, noticed_at: int, latest: int, window: tuple[int, int | None], around: tuple[int, int]
 ) -> tuple[list[int | None], tuple[str, ...]]:
     """When each piece was, None for one that is no evidence of the incident; and what to say of that.
 
@@ -356,8 +365,16 @@ def _instants(
     away = [0 if is_dump or piece.at is None else _outside(piece.at, window) for piece in told.pieces]
     nearest = min((each for each, piece in zip(away, told.pieces, strict=True) if piece.at is not None), default=0)
     if nearest and nearest <= WIDEST_ZONE_NS and not told.zone_is_told:
-        remark = f"its stamps lie {nearest / HOUR_NS:.1f} h from the incident: taken as those of another time zone"
-        return [noticed_at if far else at for at, far in zip(own, away, strict=True)], (remark,)
+        stamps = [piece.at for piece, far in zip(told.pieces, away, strict=True) if piece.at is not None and far]
+        zone = _zone_of(stamps, around)
+        if zone is not None:
+            moved = [at + zone if far else at for at, far in zip(own, away, strict=True)]
+            remark = (
+                f"its stamps tell no zone and lie {abs(zone) / HOUR_NS:g} h from the incident: taken as another zone's"
+            )
+            return [None if far and _outside(at, window) else at for at, far in zip(moved, away, strict=True)], (
+                remark,
+            )
     foreign = sum(map(bool, away))
     if not foreign:
         return list(own), ()
@@ -365,6 +382,16 @@ def _instants(
     lines = count(foreign, "line is", "lines are")
     remark = f"{lines} of another time than this incident{how_far}: no evidence of it"
     return [None if far else at for at, far in zip(own, away, strict=True)], (remark,)
+
+
+def _zone_of(stamps: list[int], around: tuple[int, int]) -> int | None:
+    """By how much to move stamps without a zone so that one of them lies right at an incident, from its beginning until
+    it was noticed; None where no two zones lie so far apart, or several would do: then it is of another time."""
+    first, last = around
+    fitting = [
+        zone for zone in ZONES_NS if any(first - ZONE_SLACK_NS <= at + zone <= last + ZONE_SLACK_NS for at in stamps)
+    ]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _window(found: IncidentView, attempt: Attempt | None) -> tuple[int, int | None]:

@@ -123,7 +123,10 @@ def test_a_line_of_another_time_is_no_evidence(run: httpx.Client, settled):
     assert give(run, "both.log", both)["pieces"] == 1
     elsewhere = give(run, "seoul.log", KERNEL.replace(b"08:53:49", b"17:53:49"))
     assert elsewhere["pieces"] == 1
-    assert "another time zone" in " ".join(elsewhere["refused"])
+    assert "taken as another zone's" in " ".join(elsewhere["refused"])
+    for other in (b"08:33:49", b"05:36:12", b"14:15:49"):
+        told = give(run, "other.log", KERNEL.replace(b"08:53:49", other).replace(b"gpu-3", b"gpu-9"))
+        assert told["pieces"] == 0, "no zones lie so far apart: it is of another time"
     settled(run)
     after = incident(run)["incident"]
     assert {line["node"] for line in after["evidence"] if line["source"] == "kernel"} == {"gpu-3"}
