@@ -48,6 +48,18 @@ def test_a_rank_that_lost_its_peers_and_then_raises_is_an_echo():
     assert trace[1].role is CausalRole.CASCADE
 
 
+def test_the_one_rank_that_ended_by_itself_is_the_one_that_the_others_lost():
+    lost = said("RuntimeError: Connection closed by peer [127.0.0.1]:5004", 10, rank=0)
+    ended = (WorkerExit(11 * SECOND, 1, 7, False), WorkerExit(12 * SECOND, 0, -15, False))
+    verdict, _ = judge(case(lost, exits=ended))
+    assert (verdict.cause, verdict.culprit_rank, verdict.domain.value) == ("user_exception", 1, "unknown")
+    assert "exit code 7" in verdict.sentence and "lost the connection" in verdict.sentence
+    both = (*ended, WorkerExit(11 * SECOND, 2, 1, False))
+    assert judge(case(lost, exits=both))[0].culprit_rank is None, "which of two was first is not told"
+    told = judge(case(lost, said("ValueError: bad sample", 9, rank=2), exits=ended))[0]
+    assert (told.cause, told.culprit_rank) == ("user_exception", 2)
+
+
 def test_where_threads_stand_accuses_nobody():
     stack = 'Thread 0x1 (most recent call first):\n  File "torch/cuda.py", line 3 in OutOfMemoryError\n  File "a.py", line 1 in ValueError'
     ended = (WorkerExit(50 * SECOND, 1, -9, False),)

@@ -7,6 +7,7 @@ same exception on several ranks is the same fault everywhere and blames no singl
 from __future__ import annotations
 
 from rerail.server.core import cuda_errors
+from rerail.server.core.attempt_record import WorkerExit
 from rerail.server.core.cause_rules import (
     LONGEST_WORDS,
     Case,
@@ -151,9 +152,28 @@ def _only_failed(case: Case) -> int | None:
     return own[0] if len(own) == 1 else None
 
 
+def _left_others(case: Case) -> WorkerExit | None:
+    """The one rank that ended by itself with a code, where nobody accuses anything and all others only lost a peer."""
+    own = [worker for worker in case.exits if 0 < worker.exit_code < 126]
+    losers = [
+        sign for sign in case.signs if sign.reading.role is CausalRole.CASCADE and sign.reading.cause == "network"
+    ]
+    if len({worker.rank for worker in own}) != 1 or own[0].rank < 0 or not losers:
+        return None
+    is_of_others = all(sign.rank not in (None, own[0].rank) for sign in losers)
+    return own[0] if is_of_others and not any(sign.accuses for sign in case.signs) else None
+
+
 def _exited(case: Case) -> Match | None:
     """An exit with an error code of its own, from a rank that had lost nobody."""
     echoing = {sign.rank for sign in case.signs if sign.reading.role is CausalRole.CASCADE}
+    if (left := _left_others(case)) is not None:
+        return Match(
+            0.6,
+            f"{case.who_ended(left)} ended itself with exit code {left.exit_code} and said no more; all that the "
+            "others tell is that they lost the connection to a peer.", left.rank,
+            case.node_of(left), left.at, missing_evidence=MISSING, weight=Weight.LINE, domain=Domain.UNKNOWN,
+        )  # fmt: skip
     for worker in case.exits:
         rank = worker.rank if worker.rank >= 0 else None
         is_any = worker.exit_code == 1
