@@ -41,7 +41,7 @@ PIECES_OF_A_KEY = 2
 """A key whose end does not come within so many pieces was never closed."""
 
 _SECRET_SIGNS = ("key", "secret", "token", "passw", "passphrase", "credential", "connection", "webhook", "session")
-_KOREAN_SIGNS = (
+_OTHER_SIGNS = (
     "비밀번호",
     "비번",
     "패스워드",
@@ -53,8 +53,19 @@ _KOREAN_SIGNS = (
     "비밀 키",
     "접근키",
     "접근 키",
+    "密码",
+    "口令",
+    "令牌",
+    "パスワード",
+    "トークン",
+    "contraseña",
+    "mot de passe",
+    "пароль",
+    "passwort",
+    "kennwort",
+    "senha",
 )
-"""Password, token and key, as Korean tools and people write them."""
+"""Password, token and key, as people write them who do not write English."""
 _VENDOR_SIGNS = (
     "hf_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "sk-", "sk_live_", "rk_live_", "xoxa-",
     "xoxb-", "xoxp-", "xoxr-", "xoxs-", "xapp-", "nvapi-", "npm_", "pypi-", "dapi", "wandb_v1_", "local-", "r8_",
@@ -63,6 +74,9 @@ _VENDOR_SIGNS = (
 
 _RULES: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
     (("://",), re.compile(r"(\b[a-z][a-z0-9+.-]{0,20}://)[^/\s:@]{0,200}:[^/\s@]{1,500}@", re.I), rf"\1{MASK}@"),
+    (("://",), re.compile(r"(\b[a-z][a-z0-9+.-]{0,20}://)[^/\s:@]{16,500}@", re.I), rf"\1{MASK}@"),
+    (("pw=", "pw:", "pw =", "pw :"), re.compile(r"(\bpw['\"]?\s?[=:]\s?['\"]?)[^\s'\"&,;})]{3,}", re.I), rf"\1{MASK}"),
+    (("docker",), re.compile(r"(\bdocker\s+login\b[^\n]{0,500}?\s-p\s*)\S+"), rf"\1{MASK}"),
     (
         ("authorization",),
         re.compile(r"(\bAuthorization['\"]?\s*[:=]\s*['\"]?)(?:(Bearer|Basic|Token)\s+)?[^\s'\",]+", re.I),
@@ -73,7 +87,9 @@ _RULES: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
     (("bearer",), re.compile(r"(\bBearer\s+)[\w.~+/=-]{8,}", re.I), rf"\1{MASK}"),
     (
         _SECRET_SIGNS,
-        re.compile(rf"({_SECRET_WORD}[\w.-]{{0,40}}['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;}})]+", re.I),
+        re.compile(
+            rf"({_SECRET_WORD}[\w.-]{{0,40}}\\{{0,3}}['\"]?\]?\s*[=:]\s*\\{{0,3}}['\"]?)[^\s'\"&,;}})\\]+", re.I
+        ),
         rf"\1{MASK}",
     ),
     (
@@ -109,8 +125,8 @@ _RULES: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
     (("sshpass",), re.compile(r"(\bsshpass\s+-p\s*)\S+"), rf"\1{MASK}"),
     (("redis-cli",), re.compile(r"(\bredis-cli\b[^\n]{0,500}?\s-a\s+)\S+"), rf"\1{MASK}"),
     (
-        _KOREAN_SIGNS,
-        re.compile(rf"((?:{'|'.join(_KOREAN_SIGNS)})['\"]?\s{{0,20}}[:=：]\s{{0,20}}['\"]?)[^\s'\"&,;}})]+"),
+        _OTHER_SIGNS,
+        re.compile(rf"((?:{'|'.join(_OTHER_SIGNS)})['\"]?\s{{0,20}}[:=：]\s{{0,20}}['\"]?)[^\s'\"&,;}})]+", re.I),
         rf"\1{MASK}",
     ),
     (("hooks.slack",), re.compile(r"(https://hooks\.slack\.com/services/)[\w/-]{8,}", re.I), rf"\1{MASK}"),

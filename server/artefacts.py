@@ -428,7 +428,8 @@ def _evidence(run_id: str, digest: str, seq: int, at: int, piece: Piece, attempt
 
 
 def shown_name(name: str) -> str:
-    """A file's name as it is kept: without folders, printable, not too long."""
+    """A file's name as it is kept: without folders and secrets, printable, not too long."""
     last = name.replace("\\", "/").rsplit("/", 1)[-1]
     kept = "".join(letter if letter.isprintable() else "�" for letter in last).strip() or "file"
+    kept = masked(kept)
     return kept if len(kept) <= LONGEST_NAME else kept[-LONGEST_NAME:]

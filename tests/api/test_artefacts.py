@@ -102,6 +102,8 @@ def test_a_traceback_becomes_evidence_without_its_secrets(run: httpx.Client, set
     (line,) = [each for each in incident(run)["incident"]["evidence"] if "ValueError" in each["text"]]
     assert (line["rank"], line["code"]) == (1, "ValueError")
     assert "abcdef0123456789" not in line["text"]
+    named = give(run, "ghp_abcdefghij0123456789abcd.log", b"all is well\n")
+    assert "abcdefghij" not in json.dumps(named), "a name may hold a secret, too"
 
 
 def test_a_kernel_log_comes_with_the_official_meaning(run: httpx.Client, settled):

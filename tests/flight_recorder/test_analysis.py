@@ -131,6 +131,7 @@ def lagging(lag: dict[int, int], world: int = 8, group: str = "default_pg"):
 def test_who_is_still_in_what_all_others_have_left_did_not_come_to_the_next():
     found = lagging({2: 20})
     assert (found.conclusion, found.culprits, found.operation) == (Conclusion.LAGGING, (2,), "all_reduce")
+    assert (found.groups[0].missing.text, found.groups[0].waiting.count) == ("2", 7), "who lags is not one who waits"
     assert "Rank 2 did not come to all_reduce #21 of default_pg, where ranks 0, 1, 3" in found.sentence
     assert "it is still in all_reduce #20, which all others have left." in found.sentence
     assert lagging({2: 20, 5: 20}).culprits == (2, 5)

@@ -410,7 +410,7 @@ class _Judgement:
                     operation=operation,
                     sequence=sequence,
                     detail=detail,
-                    waiting=_ranks(group.waiting),
+                    waiting=_ranks([rank for rank in group.waiting if found is not None or rank not in missing]),
                     missing=_ranks(missing),
                     not_seen=_ranks(unseen),
                     last_places=tuple(
