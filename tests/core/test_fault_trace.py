@@ -3,6 +3,8 @@
 # ruff: noqa: E501 - lines of logs are as long as they are
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rerail.server.core.attempt_record import TimedEvidence, WorkerExit
 from rerail.server.core.cause_rules import Case
 from rerail.server.core.causes import judge
@@ -46,6 +48,20 @@ def test_a_rank_that_lost_its_peers_and_then_raises_is_an_echo():
     )
     assert verdict.cause == "hang"
     assert trace[1].role is CausalRole.CASCADE
+
+
+def test_what_the_kernel_killed_of_others_explains_no_exception_of_the_run():
+    text = "Out of memory: Killed process 991 (node_exporter) total-vm:1kB"
+    killed = said(text, 10, source="kernel", emitter="kernel", node="gpu-9")
+    verdict, _ = judge(case(killed, said("KeyError: 'x'", 60, rank=1)))
+    assert (verdict.cause, verdict.culprit_rank) == ("user_exception", 1)
+    alone, _ = judge(case(killed))
+    assert (alone.cause, alone.culprit_rank, alone.confidence) == ("host_oom", None, 0.4)
+    assert "node_exporter (process 991), which is not known to be of the run" in alone.sentence
+    python, _ = judge(
+        case(replace(killed, evidence=replace(killed.evidence, text=text.replace("node_exporter", "python3"))))
+    )
+    assert python.confidence == 0.9
 
 
 def test_the_one_rank_that_ended_by_itself_is_the_one_that_the_others_lost():

@@ -19,6 +19,8 @@ NOT_KILLED = (Wanted("the exit codes of the other ranks: none that is known was 
 RAYS = "{where} was ended by Ray's own memory monitor: its node ran short of memory ({words})."
 SAYS = "{where} was killed by the kernel: the host, or its memory limit, was exhausted ({words})."
 EVICTED = "{where} was evicted by Kubernetes: its node ran short of memory ({words})."
+OF_A_RUN = re.compile(r"py|pt_|torch|ray|train|accel|deepspeed|java|julia|mega|nemo|worker|rank|srun|mpi|exe|x$", re.I)
+"""How processes of a training are called, as the kernel cuts their names to 15 letters."""
 VICTIM = re.compile(r"Killed process (\d{1,10}) \(([^)\n]{1,60})\)")
 
 
@@ -68,6 +70,12 @@ def _killed(case: Case, kernel: list[Sign]) -> Match:
     local = spoke.item.evidence.local_rank if spoke is not None else None
     sentence = (first.reading.says or SAYS).replace("{where}", who(rank, node, local)).replace("{words}", words)
     is_confirmed = bool(kills) or first.reading.says == EVICTED or any(code in KILLED for code in told_codes)
+    if not is_confirmed and victim is not None and spoke is None and not OF_A_RUN.match(victim.group(2)):
+        return Match(
+            0.4, f"The kernel of {node or 'a node'} was out of memory and killed {victim.group(2)} (process "
+            f"{victim.group(1)}), which is not known to be of the run.", None, node, first.at, (first.item,),
+            NOT_KILLED, weight=Weight.ECHO,
+        )  # fmt: skip
     if not is_confirmed and told_codes:
         return Match(
             0.4, sentence, rank, node, first.at, (first.item,), NOT_KILLED,
