@@ -197,6 +197,13 @@ class Case:
         """The signs of a cause that may have begun the fault, in order."""
         return [sign for sign in self.signs if sign.accuses and sign.reading.cause == cause]
 
+    def losers_of(self, rank: int) -> list[Sign]:
+        """The signs of ranks that only lost the connection to a peer; none where one is `rank`'s or nobody's."""
+        lost = [
+            sign for sign in self.signs if sign.reading.role is CausalRole.CASCADE and sign.reading.cause == "network"
+        ]
+        return lost if all(sign.rank not in (None, rank) for sign in lost) else []
+
     def has_survived(self, at: int) -> bool:
         """Whether a step was completed long after an instant."""
         return self.last_step_at is not None and at + SURVIVED_NS < self.last_step_at

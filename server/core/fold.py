@@ -456,7 +456,7 @@ class RunFold:
             relaunches=tuple(self._relaunch(number, records, surroundings) for number in bounds.attempts[1:]),
             flight_recorder=judged.flight_recorder,
         )
-        _, _, silent_since = self._liveness(life.ended_at, life.end)
+        silent_since = self._liveness(life.ended_at, life.end)[2] if bounds.is_open else None
         return incident(self.run_id, bounds, self._timeline.spans, life.end, capacities, findings, silent_since)
 
     def _relaunch(

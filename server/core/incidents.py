@@ -152,11 +152,11 @@ def incident(
 ) -> Incident:
     """One incident with its anatomy and cost. `spans` are the run's.
 
-    `silent_since` is when a run was heard last that is heard no more: an open incident costs nothing after that, since
-    nobody knows whether its GPUs are still held.
+    `silent_since`, of an open incident, is when a run was heard last that is heard no more: it costs nothing after
+    that, since nobody knows whether its GPUs are still held.
     """
     end = as_of if bounds.end is None else bounds.end
-    paid_until = end if silent_since is None or not bounds.is_open else silent_since
+    paid_until = end if silent_since is None else silent_since
     by_phase: dict[Phase, int] = {}
     total = restart = silent = gpu_ns = 0
     is_excluded = any(span.phase is Phase.EXCLUDED for span in clipped(spans, bounds.start - 1, end + 1))

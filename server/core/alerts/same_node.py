@@ -6,11 +6,10 @@ machine's: an attempt that had no other says nothing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from contextlib import suppress
 
 from rerail.server.core.alert_rules import DAY, AlertRule, Finding, Severity, Threshold, Thresholds, faults_of
+from rerail.server.core.recovery_configs.normalising import most_nodes
 from rerail.server.core.view import Domain, Incident, RunView
 
 
@@ -39,11 +38,7 @@ def _had_one_machine(run: RunView, incident: Incident) -> bool:
     for attempt in run.attempts:
         if attempt.number not in incident.attempts:
             continue
-        if attempt.nodes:
-            return len(attempt.nodes) == 1
-        with suppress(ValueError, AttributeError):
-            told = json.loads(attempt.config or "{}")
-            return str(told.get("max_nodes") or told.get("nnodes")) in ("1", "1:1")
+        return len(attempt.nodes) == 1 if attempt.nodes else most_nodes(attempt.config) == 1
     return False
 
 

@@ -92,15 +92,12 @@ def _lost(case: Case, aborts: list[WorkerExit]) -> WorkerExit | None:
     )
     if any(worker.exit_code < 0 and worker.exit_code not in TERMINATED for worker in others):
         return None
-    losers = [
-        sign for sign in case.signs if sign.reading.role is CausalRole.CASCADE and sign.reading.cause == "network"
-    ]
+    losers = case.losers_of(aborted.rank)
     waited = any(
         sign.reading.cause in WAITED or (sign.accuses and sign.reading.weight is Weight.WAIT) for sign in case.signs
     )
-    is_of_others = bool(losers) and all(sign.rank not in (None, aborted.rank) for sign in losers)
     raised = all(sign.item.evidence.code is not None for sign in losers)  # who raises in Python does not abort
-    return aborted if is_of_others and not waited and (aborted.rank >= 0 or raised) else None
+    return aborted if losers and not waited and (aborted.rank >= 0 or raised) else None
 
 
 def _several(found: Match, ranks: list[int]) -> Match:

@@ -155,13 +155,10 @@ def _only_failed(case: Case) -> int | None:
 def _left_others(case: Case) -> WorkerExit | None:
     """The one rank that ended by itself with a code, where nobody accuses anything and all others only lost a peer."""
     own = [worker for worker in case.exits if 0 < worker.exit_code < 126]
-    losers = [
-        sign for sign in case.signs if sign.reading.role is CausalRole.CASCADE and sign.reading.cause == "network"
-    ]
-    if len({worker.rank for worker in own}) != 1 or own[0].rank < 0 or not losers:
+    if len({worker.rank for worker in own}) != 1 or own[0].rank < 0:
         return None
-    is_of_others = all(sign.rank not in (None, own[0].rank) for sign in losers)
-    return own[0] if is_of_others and not any(sign.accuses for sign in case.signs) else None
+    is_alone = not any(sign.accuses for sign in case.signs)
+    return own[0] if is_alone and case.losers_of(own[0].rank) else None
 
 
 def _exited(case: Case) -> Match | None:

@@ -39,11 +39,25 @@ def recovery_config(config: str | None, launcher: str | None = None, versions: P
 
 @lru_cache(maxsize=4096)
 def _cached(config: str, launcher: str | None, versions: Pairs) -> RecoveryConfig:
+    return normalised(_told(config), launcher, versions)
+
+
+def _told(config: str) -> dict[str, object]:
+    """The settings of an attempt; none where it is no JSON object."""
     try:
         told = json.loads(config)
     except (ValueError, RecursionError):
-        told = {}
-    return normalised(told if isinstance(told, dict) else {}, launcher, versions)
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def most_nodes(config: str | None) -> int | None:
+    """How many machines an attempt may have at most, by its launcher's settings; None where nobody told."""
+    bounds: dict[str, Value] = {}
+    for _, name, value in _flat(_told(config or "{}")):
+        _note_nodes(evened(name), value, bounds)
+    most = bounds.get("max")
+    return most if isinstance(most, int) else None
 
 
 def fingerprint_of(config: str | None, launcher: str | None = None, versions: Pairs = ()) -> str | None:
