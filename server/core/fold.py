@@ -528,6 +528,7 @@ class RunFold:
             last_step=last_step[0],
             started_at=around.start,
             last_step_at=last_step[1],
+            blocks=blocks,
             world_size=world_size,
             clock_errors={
                 emitter: clock.error_ns
