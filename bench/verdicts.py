@@ -5,8 +5,9 @@
 The failures are real runs of NVRx's ft_launcher and in-process wrapper (three versions) and of torchrun, in
 `tests/corpus/verdicts`, with the fault that was injected in `tests/corpus/verdicts.json`; and single lines of public
 logs in `tests/corpus/log_lines.tsv`; excerpts of public logs in `tests/corpus/public_failures.jsonl`; and whole logs in
-`tests/corpus/whole_logs.jsonl`, written to hold what a run survived or what is told of others. Beside ours stands what NVRx's own restart agent (0.7 development tree,
-deterministic mode) answered for some of them, as recorded in `tests/corpus/restart_agent.json`.
+`tests/corpus/whole_logs.jsonl`, written to hold what a run survived or what is told of others. Beside ours stands what
+NVRx's own restart agent (0.7 development tree, deterministic mode) answered for some of them, as recorded in
+`tests/corpus/restart_agent.json`.
 
 A rank counts as right where the truth names one and the verdict names it; naming none is *silent*, another is *wrong*.
 Where the truth names none, naming one is wrong.

@@ -218,7 +218,11 @@ def judged_alone(facts: Sequence[Fact], restart: int | None = None, run: str | N
     )
     states = sorted((fact.at, fact.state.lower()) for fact in facts if isinstance(fact, SchedulerState))
     size = next((fact.world_size for fact in facts if isinstance(fact, AttemptStarted) and fact.world_size), None)
-    case = Case(evidence, exits, (), None, None, (), lost, states, None, False, None, world_size=size)
+    others = [item.at for item in evidence if not is_dump(item.evidence) and item.at > UNKNOWN_INSTANT]
+    case = Case(
+        evidence, exits, (), None, None, (), lost, states, None, False, None, world_size=size,
+        ended_at=max(others, default=None),
+    )  # fmt: skip
     verdict, trace = judge(case)
     signs = judged_signs(case)
     accuses = [sign for sign in signs if sign.accuses and sign.reading.weight >= Weight.ECHO]

@@ -174,6 +174,8 @@ class Case:
     world_size: int | None = None
     clock_errors: dict[str, int] = field(default_factory=dict)
     """Emitter → how far its clock may be off, in ns, where it was stated."""
+    ended_at: int | None = None
+    """When it was told gone, which is later than when that was noticed."""
     blocks: Sequence[StepBlock] = ()
     """Its completed steps, as far as their instants are told."""
     signs: tuple[Sign, ...] = ()
@@ -186,8 +188,8 @@ class Case:
 
     @property
     def noticed_at(self) -> int | None:
-        """When its end was first noticed, by whomever; None where nobody tells an instant."""
-        return min((*(at for at, _ in self.noticed_by), *(worker.at for worker in self.exits)), default=None)
+        """When its end was first noticed, by whomever, else when it was; None where nobody tells an instant."""
+        return min((*(at for at, _ in self.noticed_by), *(worker.at for worker in self.exits)), default=self.ended_at)
 
     def says(self, *words: str) -> str | None:
         """The attempt's stated reason, or who noticed, if it contains one of the words."""
