@@ -38,7 +38,7 @@ from rerail.server.core.flight_recorder.ranks import packed
 from rerail.server.core.flight_recorder.summary import DUMP_CODE
 from rerail.server.core.fold import RunFold
 from rerail.server.core.report import iso
-from rerail.server.core.view import CausalRole, EvidenceLine, RunState, Verdict
+from rerail.server.core.view import Attempt, CausalRole, EvidenceLine, RunState, Verdict
 from rerail.server.core.words import interruptions_and_relaunches
 from rerail.server.errors import RerailError
 
@@ -122,7 +122,7 @@ def _of_run(run: str, facts: Sequence[Fact], placed: set[int]) -> list[Interrupt
         for attempt, verdict, trace in fold.endings()
     ]  # fmt: skip
     if found:
-        return found
+        return [*found, *_of_the_open(run, facts, view.attempts)]
     has_completed = any(isinstance(fact, AttemptEnded) and fact.outcome is Outcome.COMPLETED for fact in facts)
     if has_completed or (view.attempts and view.state is RunState.ENDED):
         return []
@@ -132,6 +132,16 @@ def _of_run(run: str, facts: Sequence[Fact], placed: set[int]) -> list[Interrupt
         for of_one in _of_one_hang(of_attempt)
     )
     return _with_silent_attempts([each for each in alone if each is not None], placed)
+
+
+def _of_the_open(run: str, facts: Sequence[Fact], attempts: Sequence[Attempt]) -> list[Interruption]:
+    """What is told of the last attempt, where others ended before and no line says that it did: its log breaks off."""
+    last = attempts[-1] if attempts else None
+    if last is None or last.restart is None or last.iteration or last.outcome is not None or last.is_interrupted:
+        return []
+    told = [fact for fact in facts if isinstance(fact, (Evidence, Exit)) and fact.restart == last.restart]
+    alone = judged_alone(told, last.restart, None if run == RUN else run)
+    return [] if alone is None else [replace(alone, attempt=last.number, job=last.job)]
 
 
 def _by_attempt(facts: Sequence[Fact]) -> dict[int | None, list[Fact]]:

@@ -42,7 +42,7 @@ from rerail.server.core.causes import retry_budget, user_exception
 from rerail.server.core.causes.elsewhere import OF_ONE_MACHINE, before_elsewhere, is_elsewhere, sign_behind
 from rerail.server.core.causes.others import own_exception
 from rerail.server.core.causes.standing import with_standing
-from rerail.server.core.causes.survived import NOWHERE, how_far, is_of_before, is_survived, taken_back, went_on
+from rerail.server.core.causes.survived import NOWHERE, how_far, is_of_before, is_survived, stands, taken_back, went_on
 from rerail.server.core.causes.user_exception import GPU_FAILED
 from rerail.server.core.facts import RUN_TRAINED_ON, TRAINED_ON, TRAINING_DONE, Evidence, Outcome, Pairs
 from rerail.server.core.fault_trace import fault_trace
@@ -71,6 +71,8 @@ WENT_ON = 0.5
 """What is left of a confidence where the log went on after what it rests on."""
 OUTLIVED = 0.3
 """Confidence at most, where steps followed what it rests on."""
+STOOD = 0.6
+"""Confidence at most in what the run went on beside."""
 AFTER = " The log went on after that, and nothing else says why it ended."
 
 _RULES: dict[str, CauseRule] = {}
@@ -159,10 +161,13 @@ def _read(source: str, code: str | None, attributes: Pairs, shape: str) -> Readi
     return reading
 
 
-def judged_signs(case: Case, *, goes_by_log: bool = True, goes_by_steps: bool = True) -> tuple[Sign, ...]:
+def judged_signs(
+    case: Case, *, goes_by_log: bool = True, goes_by_steps: bool = True, hears_standing: bool = False
+) -> tuple[Sign, ...]:
     """The evidence of a case as the rules read it, in order, without accusations that its context takes back.
 
-    `goes_by_log`: a log that went on after an error takes it back; `goes_by_steps`: so do steps that followed it.
+    `goes_by_log`: a log that went on after an error takes it back; `goes_by_steps`: so do steps that followed it;
+    `hears_standing`: but not what began something that no line says was over.
     """
     lost_peers: dict[int, int] = {}
     signs = []
@@ -175,7 +180,7 @@ def judged_signs(case: Case, *, goes_by_log: bool = True, goes_by_steps: bool = 
         reading, rank = sign.reading, sign.rank
         is_heard = sign.accuses or (reading.confidence > 0 and reading.weight is Weight.ESTABLISHED)
         is_past = is_of_before(case, sign) or (goes_by_steps and is_survived(case, sign))
-        if is_heard and (is_past or went_on_after.covers(sign)):
+        if is_heard and (is_past or went_on_after.covers(sign)) and not (hears_standing and stands(case, sign)):
             sign = taken_back(sign)
         elif rank is not None:
             since = lost_peers.get(rank)
@@ -203,6 +208,17 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
     remarks = {order: remark(age) for order, age in too_old(case.evidence, case.last_step_at, case.noticed_at).items()}
     unrelated = frozenset(remarks)
     remarks |= _outlived(case)
+    if found and all(match.weight <= Weight.WAIT for _, match in found):
+        as_told = replace(case, signs=judged_signs(case, hears_standing=True))
+        if as_told.signs != case.signs:
+            known = {rule.name for rule, _ in found}
+            case, found = (
+                as_told,
+                [
+                    (rule, match if rule.name in known else _outlasted(case, match))
+                    for rule, match in _concluded(as_told)
+                ],
+            )
     if not found and _has_failed(case):
         as_told = replace(case, signs=judged_signs(case, goes_by_log=False, goes_by_steps=False))
         if as_told.signs != case.signs:
@@ -305,6 +321,13 @@ def _outlived(case: Case) -> dict[tuple[int, str, int], str]:
             if far:
                 found[item.order()] = f"The run went on after this: {far}."
     return found
+
+
+def _outlasted(case: Case, match: Match) -> Match:
+    """What stood while the run went on, until somebody waited in vain."""
+    far = how_far(case, match.at) if match.at is not None else ""
+    said = "No line says that it was over" + (f"; the run went on for {far}." if far else ".")
+    return replace(match, confidence=min(match.confidence, STOOD), sentence=with_more(match.sentence, said))
 
 
 def _hardly(case: Case, match: Match) -> Match:

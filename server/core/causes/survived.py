@@ -7,11 +7,14 @@ Rules
 - Of a log whose lines tell no instants its reader says which lines were gone on after (`TRAINED_ON` and its kin); what
   is announced is taken back by none of them.
 - What a source that knows a machine's whole history said long before an attempt began is not about it.
-- What was survived accuses nobody. It stays in the fault trace, with how far the run went on.
+- Steps go on for a while without a server of files. Where one is not told to answer again, and what ended the run is
+  that somebody waited in vain, it accuses all the same.
+- What else was survived accuses nobody. It stays in the fault trace, with how far the run went on.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from rerail.server.core.cause_rules import MACHINES, SURVIVED_NS, Case, Sign
@@ -34,6 +37,9 @@ STRIKES_WITHIN_NS = {
 }
 """How long after its announcement it may still be why a run ends: notices come minutes ahead, and Kubernetes leaves
 the pods of a node that is not ready where they are for five minutes."""
+
+_GONE = re.compile(r"nfs: server (?P<server>\S{1,120}) not responding")
+_BACK = re.compile(r"nfs: server (?P<server>\S{1,120}) OK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,19 @@ def is_survived(case: Case, sign: Sign) -> bool:
     return source in MACHINES and case.steps_after(sign.at + FEW_STEPS_NS + error) > 0 and (
         case.steps_after(sign.at + error) >= FEW_STEPS
     )  # fmt: skip
+
+
+def stands(case: Case, sign: Sign) -> bool:
+    """Whether it began something that no line says was over: a server of files that is not told to answer again."""
+    gone = _GONE.search(sign.text)
+    if gone is None:
+        return False
+    later = (
+        _BACK.search(item.evidence.text)
+        for item in case.evidence
+        if item.order() > sign.item.order() and item.evidence.node == sign.item.evidence.node
+    )
+    return not any(back is not None and back["server"] == gone["server"] for back in later)
 
 
 def taken_back(sign: Sign) -> Sign:
