@@ -170,7 +170,10 @@ def _by_attempt(facts: Sequence[Fact]) -> dict[int | None, list[Fact]]:
         (each for each in found.items() if any(isinstance(fact, Evidence) for fact in each[1])),
         key=lambda each: -1 if each[0] is None else each[0],
     )
-    return {restart: [*started, *of_attempt] for restart, of_attempt in with_evidence}
+    steps = [fact for fact in facts if isinstance(fact, Steps)]
+    return {  # what is told beside all attempts was survived where any of them stepped on
+        restart: [*started, *(steps if restart is None else ()), *of_attempt] for restart, of_attempt in with_evidence
+    }
 
 
 def _nearest(at: int, spans: dict[int, tuple[int, int]]) -> int | None:

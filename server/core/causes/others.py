@@ -8,8 +8,8 @@ Rules
 - What the victims of a machine say (lost connections, calls of CUDA that failed, waits in vain) ties it to the run, as
   does a rank's own line from that machine; so does a signal that ends ranks.
 - An exception that speaks of devices, connections or time-outs may be a victim's: it settles nothing.
-- Asked only of lines of one log, where both stand in an order; of a scheduler that is asked about this run, and of a
-  machine's own log, it is known whom they mean.
+- Of a scheduler that is asked about this run, and of a machine's own log in a file of its own, it is known whom they
+  mean. A log of others beside the run's is asked only where the run's own lines name machines or the line a pod.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OWN_DOING = frozenset({"user_exception", "gpu_oom", "configuration", "loss_anoma
 _POD = re.compile(r"\bpods?[/ ](?P<pod>[a-z0-9][a-z0-9.-]{0,250}[a-z0-9])")
 _OF_VICTIMS = re.compile(
     r"cuda|nccl|gloo|c10d|distributed|\becc\b|driver|device|\bgpu|connect|socket|peer|time[d ]{0,2}out|signal|interrupt"
-    r"|terminat|i/o error|errno",
+    r"|terminat|sigterm|preempt|evict|shut ?down|cancel|kill|i/o error|errno",
     re.IGNORECASE,
 )
 
@@ -47,35 +47,34 @@ def own_exception(
     if told is None or rule.name not in OF_OTHERS or told.item.evidence.source not in SPOKEN | {"kernel"}:
         return None
     place = told.item.evidence
+    places = {sign.item.order(): number for number, sign in enumerate(case.signs)}
+    first = places[told.item.order()]
+    whom = _stranger(case, told)
     own = []
     for other_rule, other in found:
         sign = sign_behind(case, other)
         if sign is None or other_rule.name not in OWN_DOING or other.weight is not Weight.LINE:
             continue
-        raised = sign.item.evidence
-        if raised.emitter == place.emitter and raised.seq > place.seq and _is_own_doing(sign):
-            own.append((raised.seq, other_rule, other))
+        is_told_apart = sign.item.evidence.emitter != place.emitter
+        if is_told_apart and (whom is None or place.source == "kernel" or not _has_spoken(case)):
+            continue
+        if places[sign.item.order()] > first and _is_own_doing(sign):
+            own.append((places[sign.item.order()], other_rule, other))
     if not own:
         return None
-    seq, other_rule, other = min(own, key=lambda entry: (entry[0], entry[1].name))
-    between = [sign for sign in case.signs if _is_between(sign, place.emitter, place.seq, seq)]
+    last, other_rule, other = min(own, key=lambda entry: (entry[0], entry[1].name))
+    between = case.signs[first + 1 : last]
     if any(_is_victims(sign) for sign in between):
         return None
     went_on = any(sign.item.evidence.code in (TRAINED_ON, RUN_TRAINED_ON) for sign in between) or (
         case.steps_after(told.at, other.at) >= FEW_STEPS and case.steps_after(told.at + FEW_STEPS_NS, other.at) > 0
     )
-    whom = _stranger(case, told)
     if whom is None and not went_on:
         return None
     why = f"{whom} is not known to be of the run" if whom is not None else "the run completed steps after it"
     words = shown_words(told.reading.words, told.text, 120)
     said = f"What came before it ({rule.name}: {words}) does not explain it: {why}."
     return other_rule, replace(other, sentence=with_more(other.sentence, said))
-
-
-def _is_between(sign: Sign, emitter: str, first: int, last: int) -> bool:
-    told = sign.item.evidence
-    return told.emitter == emitter and first < told.seq < last
 
 
 def _is_victims(sign: Sign) -> bool:
@@ -97,16 +96,25 @@ def _is_own_doing(sign: Sign) -> bool:
 
 def _stranger(case: Case, told: Sign) -> str | None:
     """The pod or machine a line names, where nothing ties it to the run; None where it names none."""
-    text = told.text
-    pod = _POD.search(text)
-    spoke = {
-        item.evidence.node
-        for item in case.evidence
-        if item.evidence.node and item.evidence.source in SPOKEN | {"torchrun", "nvrx"} and item != told.item
-    }
-    spoke |= {worker.node for worker in case.exits if worker.node}
+    spoke = _spoke(case, told)
+    pod = _POD.search(told.text)
     if pod is not None:
         return None if pod["pod"] in spoke else f"pod {pod['pod']}"
     if told.node is None or told.node in spoke:
         return None
     return f"node {told.node}"
+
+
+def _has_spoken(case: Case) -> bool:
+    return bool(_spoke(case, None))
+
+
+def _spoke(case: Case, told: Sign | None) -> set[str]:
+    """The machines that ranks spoke from or ended on."""
+    spoke = {
+        sign.node
+        for sign in case.signs
+        if sign.node and sign is not told and sign.item.evidence.source in SPOKEN | {"torchrun", "nvrx"}
+        and (sign.rank is not None or sign.reading.cause not in OF_OTHERS)
+    }  # fmt: skip
+    return spoke | {worker.node for worker in case.exits if worker.node}
