@@ -135,10 +135,10 @@ def _raised(case: Case, signs: list[Sign]) -> Match:
     if len(ranks) > 1 and not _is_origin(first, same):
         named = ", ".join(map(str, ranks[:8])) + ("" if len(ranks) <= 8 else f", … ({len(ranks)} in all)")
         return Match(
-            0.85, f"Ranks {named} raised {_words(first)}", None, None, first.at,
+            0.85, f"Ranks {named} raised {_words(first)}{_detail(case, first)}", None, None, first.at,
             tuple(sign.item for sign in same[:20]), traits=first.reading.traits, advice=first.reading.advice,
         )  # fmt: skip
-    says = f"{named} raised {_words(first)}"
+    says = f"{named} raised {_words(first)}{_detail(case, first)}"
     if first.reading.says == GPU_FAILED:
         says = f"{named} made its GPU fail: {shown_words(first.reading.words, first.text)}.".replace("….", "…")
     return Match(
@@ -166,6 +166,20 @@ def _words(sign: Sign) -> str:
     if frame is None or len(message.split()) > 1:
         return words
     return f"{words} in {frame['function']} ({frame['file']}:{frame['line']})"
+
+
+def _detail(case: Case, first: Sign) -> str:
+    """What does not fit, where the exception leaves that to the lines behind it; else empty."""
+    told = first.item.evidence
+    if first.reading.advice != UNLIKE_ADVICE or not first.reading.words.endswith(":"):
+        return ""
+    behind = (
+        UNLIKE.search(sign.text)
+        for sign in case.signs
+        if sign.item.evidence.emitter == told.emitter and sign.item.evidence.seq > told.seq and sign.rank == first.rank
+    )
+    found = next((match for match in behind if match is not None), None)
+    return "" if found is None else f" {shown_words(found[0], most=120)}"
 
 
 def _what(sign: Sign) -> str:
