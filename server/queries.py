@@ -240,6 +240,8 @@ class Queries:
             window_ns = fitting_window(end - start)
         attempts = [entry for entry in marks.attempts if _touches(entry, start, end)]
         spans, points_of_goodput = self._occupancy(run_id, marks, start, end, width_px, window_ns)
+        if not marks.sees_training:
+            points_of_goodput = tuple(replace(point, training=None) for point in points_of_goodput)
         checkpoints = self._store.checkpoints(run_id, start, end)
         shown_checkpoints = thinned_checkpoints(checkpoints, MOST_MARKS)
         incidents = [entry for entry in marks.incidents if _touches(entry, start, end)]

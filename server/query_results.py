@@ -208,6 +208,7 @@ class RunMarks:
     ended_at: int | None
     attempts: tuple[AttemptMark, ...]
     incidents: tuple[IncidentMark, ...]
+    sees_training: bool = True
 
 
 @dataclass(frozen=True, slots=True)
