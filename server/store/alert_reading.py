@@ -209,6 +209,35 @@ class AlertReader:
             rows = connection.execute(select(standing.label("standing"), func.count().label("n")).group_by(standing))
             return {row.standing: row.n for row in rows}
 
+    def groups(self, groups: Sequence[str], now: int) -> dict[str, dict[str, int]]:
+        """See `AlertStore.groups`."""
+        standing = case(
+            (_is_silenced(now), "silenced"), (_alert.is_acknowledged.is_(True), "acknowledged"), else_="open"
+        )
+        found: dict[str, dict[str, int]] = {}
+        with self._engine.connect() as connection:
+            for some in portions(sorted(set(groups))):
+                wanted = (
+                    select(_alert.group_key, standing.label("standing"), func.count().label("n"))
+                    .where(_alert.group_key.in_(some), _alert.is_resolved.is_(False))
+                    .group_by(_alert.group_key, standing)
+                )
+                for row in connection.execute(wanted):
+                    found.setdefault(row.group_key, {})[row.standing] = row.n
+        return found
+
+    def names(self, runs: Sequence[str]) -> dict[str, str]:
+        """See `AlertStore.names`."""
+        found: dict[str, str] = {}
+        with self._engine.connect() as connection:
+            for some in portions(sorted({key_of(run) for run in runs})):
+                wanted = select(_view.row, _view.error).where(_view.run_id.in_(some))
+                for row in connection.execute(wanted):
+                    run = run_row_of(row.row, row.error)
+                    if run.name and run.name != run.run_id:
+                        found[run.run_id] = run.name
+        return found
+
     def open_by_rule(self, now: int) -> dict[tuple[str, str], int]:
         """See `AlertStore.open_by_rule`."""
         wanted = (

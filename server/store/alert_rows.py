@@ -167,6 +167,25 @@ class AlertStore(Protocol):
     def act(self, key: str, judge: Callable[[Sequence[AlertEvent]], AlertEvent], now: int) -> AlertEvent:
         """Add the event that `judge` makes of all before it. Raises KeyError for an alert that is not known."""
 
+    def act_on_group(
+        self,
+        group: str,
+        judge: Callable[[Sequence[AlertEvent], int | None], AlertEvent | None],
+        undoes: int | None,
+        now: int,
+    ) -> tuple[AlertEvent, ...]:
+        """Add what `judge` makes of every alert of a group that is not resolved, all or nothing; None leaves one alone.
+
+        With `undoes`, the number of an event, it is asked of the alerts that the same action touched, resolved or not,
+        and told which event of each that was. Raises KeyError for a group that no alert belongs to.
+        """
+
+    def groups(self, groups: Sequence[str], now: int) -> dict[str, dict[str, int]]:
+        """Group → standing → how many of its alerts stand so; without those resolved."""
+
+    def names(self, runs: Sequence[str]) -> dict[str, str]:
+        """Run → its name, of those that have another than their id."""
+
     def rows(
         self, standing: str | None, search: str, run: str | None, now: int, offset: int, limit: int
     ) -> tuple[tuple[AlertRow, ...], int]:

@@ -20,7 +20,8 @@ def looping(lines, run: str, began: int) -> bytes:
     def at(second: int) -> int:
         return began + second * S
 
-    told = [{"kind": "run_started", "run": run, "emitter": "l", "seq": 0, "at": at(0), "gpus": 8, "project": "atlas"}]
+    told = [{"kind": "run_started", "run": run, "emitter": "l", "seq": 0, "at": at(0), "gpus": 8, "project": "atlas",
+             "name": f"Loop of {run}"}]  # fmt: skip
     for number in range(4):
         base = {"run": run, "emitter": "l", "job": "1", "restart": number}
         start = number * 60
@@ -89,10 +90,25 @@ def test_somebody_takes_it_silences_it_and_undoes_that(told: httpx.Client):
         assert "until" in act(told, key, 422, action="silence")["error"]["message"]
 
 
+def test_a_group_is_acted_on_and_alerts_carry_the_names_of_their_runs(told: httpx.Client):
+    row = next(each for each in rows(told, run="a") if each["rule"] == "same_fault_again")
+    assert row["run_name"] == "Loop of a"
+    path = f"/api/v1/alerts/groups/{quote(row['group'], safe='')}/actions"
+    done = told.post(path, json={"action": "acknowledge", "author": "Ada"})
+    assert done.status_code == 201
+    mine = [each for each in rows(told) if each["group"] == row["group"]]
+    assert done.json()["count"] == len(mine) > 1
+    assert {each["standing"] for each in mine} == {"acknowledged"}
+    undone = told.post(path, json={"action": "undo", "undoes": done.json()["actions"][0]["action_id"]})
+    assert undone.json()["count"] == len(mine)
+    assert told.post("/api/v1/alerts/groups/rule:nobody/actions", json={"action": "resolve"}).status_code == 404
+
+
 def test_pages_of_other_sites_change_nothing(told: httpx.Client):
     headers = {"Origin": "http://evil.example", "Content-Type": "application/json"}
     for method, path in (
         ("POST", "/api/v1/alerts/silence::a/actions"),
+        ("POST", "/api/v1/alerts/groups/rule:silence/actions"),
         ("POST", "/api/v1/alerts/rules"),
         ("POST", "/api/v1/alerts/channels"),
         ("POST", "/api/v1/alerts/channels/1/test"),

@@ -114,6 +114,51 @@ def test_people_act_on_what_they_saw_and_undo_it(seen: Store, clock: Clock):
         desk.act("silence::nobody", {"action": "acknowledge"})
 
 
+def test_a_whole_group_is_taken_silenced_resolved_and_given_back_at_once(store: Store, clock: Clock):
+    keys = [f"silence::run {number}" for number in range(3)]
+    assert store.alerts.record(0, 1, [looked(f"run {number}", at=clock.at) for number in range(3)], clock.at)
+    desk, alerts, group = AlertDesk(store, clock), Queries(store, clock).alerts, "rule:silence"
+
+    def standings() -> list[str]:
+        return [alerts.alert(key).standing.value for key in keys]
+
+    desk.act(keys[0], {"action": "acknowledge", "author": "Ada"})
+    assert alerts.alerts().groups == {group: {"acknowledged": 1, "open": 2}}
+    clock.at += 1
+    taken = desk.act_on_group(group, {"action": "acknowledge", "author": "Ben"})
+    assert [each.key for each in sorted(taken, key=lambda each: each.key)] == keys[1:]
+    assert [alerts.alert(key).life.acknowledged_by for key in keys] == ["Ada", "Ben", "Ben"]
+    with pytest.raises(RefusedRequestError, match="Ben did “acknowledge”"):
+        desk.act_on_group(group, {"action": "resolve", "revision": taken[0].event_id - 1})
+    assert standings() == ["acknowledged"] * 3
+    clock.at += 1
+    assert len(desk.act_on_group(group, {"action": "silence", "seconds": 60})) == 3
+    store.alerts.put_channel(ChannelRow(0, "night", "webhook", "http://127.0.0.1:9/", False, True, 0, None), None)
+    clock.at += 1
+    done = desk.act_on_group(group, {"action": "resolve", "reason": "new switch"})
+    assert standings() == ["resolved"] * 3
+    assert [message.count for message in store.alerts.messages("waiting", 5)] == [3]
+    assert alerts.alerts().groups == {}
+    clock.at += 1
+    assert len(desk.act_on_group(group, {"action": "undo", "undoes": done[1].event_id})) == 3
+    assert standings() == ["silenced"] * 3
+    clock.at += 1
+    desk.act_on_group(group, {"action": "undo", "undoes": taken[0].event_id})
+    desk.act_on_group(group, {"action": "unsilence"})
+    assert standings() == ["acknowledged", "open", "open"]
+    for said, field in (
+        ({"action": "undo", "undoes": done[0].event_id}, "undoes"),
+        ({"action": "undo"}, "undoes"),
+        ({"action": "reopen"}, "action"),
+        ({"action": "unsilence"}, "action"),
+        ({"action": "silence", "until": 5}, "until"),
+    ):
+        with pytest.raises(RefusedRequestError, match=f": {field}: "):
+            desk.act_on_group(group, said)
+    with pytest.raises(NotFoundError):
+        desk.act_on_group("problem:nobody", {"action": "acknowledge"})
+
+
 @pytest.mark.parametrize(
     ("said", "field"),
     [
