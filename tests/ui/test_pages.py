@@ -11,6 +11,7 @@ from rerail.server.core.view import Account, CheckpointFreshness, RunState, RunV
 from rerail.ui import address
 from rerail.ui.markup import Markup, encoded, html
 from rerail.ui.pages.run_head import head, phrases
+from rerail.ui.pages.run_losses import losses
 from rerail.ui.pages.run_tables import panels
 from rerail.ui.sentences import incident_sentence, run_now, run_sentence, runs_sentence
 from tests.ui.samples import CHECKPOINTS, INCIDENT, VIEW, at
@@ -59,7 +60,7 @@ def test_a_run_of_which_nobody_tells_steps_claims_no_goodput():
         "Training goodput unknown: nobody speaks of its steps. Of 16 min 40 s, 12.0 % is known to have gone to "
         "restarts; 1 incident."
     )
-    shown = words([*head(unseen), *panels(unseen, (), CHECKPOINTS)])
+    shown = words([*head(unseen), *losses(unseen), *panels(unseen, (), CHECKPOINTS)])
     assert "Infrastructure goodput≤ 88.0 %" in shown and "training goodputunknown" in shown
     quiet = replace(unseen, account=replace(VIEW.account, faults_ns=0), incidents=())
     assert "what went to restarts is not known." in said(run_sentence(quiet))
@@ -145,6 +146,6 @@ def test_a_sentence_is_components_with_links():
 
 
 def test_without_a_save_the_efficiency_of_checkpoints_is_not_flattered():
-    assert "unknowncheckpoint efficiency" not in words(panels(VIEW, (), CHECKPOINTS))
+    assert "unknowncheckpoint efficiency" not in words(losses(VIEW))
     untold = replace(VIEW, checkpoint=CheckpointFreshness())
-    assert "unknowncheckpoint efficiency" in words(panels(untold, (), ()))
+    assert "unknowncheckpoint efficiency" in words(losses(untold))

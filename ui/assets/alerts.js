@@ -15,6 +15,8 @@
     if (!line) return;
     line.textContent = words;
     line.classList.toggle("alert-bad", isBad);
+    clearTimeout(say.later);
+    if (id === "alert-said" && words) say.later = setTimeout(() => line.replaceChildren(), 30000);
   }
 
   async function ask(method, path, body) {

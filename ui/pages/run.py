@@ -31,6 +31,7 @@ from rerail.ui.pages.exclusions import exclude_button, exclude_form
 from rerail.ui.pages.notes_part import notes_part
 from rerail.ui.pages.run_definition import switch, wanted_definition
 from rerail.ui.pages.run_head import head
+from rerail.ui.pages.run_losses import losses
 from rerail.ui.pages.run_tables import panels
 from rerail.ui.reading import in_thread
 from rerail.ui.theme import LIGHT
@@ -73,11 +74,13 @@ async def layout(queries: Queries, wanted: Address, search: str) -> Component:
             dcc.Store(id="run-id", data=view.run_id),
             dcc.Store(id="run-live"),
             dcc.Store(id="timeline-drawn"),
+            dcc.Store(id="timeline-shown"),
             dcc.Store(id="run-definition-wanted", data=definition),
             island(reading.head(), "run-head"),
             island(switch(definition), "run-definition"),
             _picture(),
             await notes_part(queries, SubjectKind.RUN, view.run_id),
+            island(losses(view), "run-losses", "columns columns-wide-left"),
             island(reading.panels(), "run-panels"),
         ],
         id="run-page",
@@ -113,6 +116,17 @@ def _read(queries: Queries, run_id: str) -> _Reading:
     )
 
 
+def _losses(queries: Queries, run_id: str, shown: object) -> list[Markup]:
+    """Waterfall and phases; `shown` is the range of the picture as texts of nanoseconds, None of the whole run."""
+    view = queries.run(run_id)
+    ends = [int(each) for each in shown if str(each).isdecimal()] if isinstance(shown, list) else []
+    if len(ends) != 2 or view.started_at is None:
+        return losses(view)
+    start = max(ends[0], view.started_at)
+    end = min(ends[1], view.as_of if view.ended_at is None else view.ended_at)
+    return losses(view) if end <= start else losses(view, queries.window(run_id, start, end))
+
+
 def register(app: Dash, queries: Queries) -> None:
     """Add the callbacks of the page."""
 
@@ -131,6 +145,21 @@ def register(app: Dash, queries: Queries) -> None:
         except NotFoundError as error:
             raise PreventUpdate from error
         return encoded(reading.head()), encoded(reading.panels())
+
+    @app.callback(
+        Output("run-losses", "data-markup"),
+        Input("timeline-shown", "data"),
+        Input("run-live", "data"),
+        State("run-id", "data"),
+        prevent_initial_call=True,
+    )
+    async def account_for(shown: object, _signal: object, run_id: str | None) -> str:
+        if run_id is None:
+            raise PreventUpdate
+        try:
+            return encoded(await in_thread(_losses, queries, run_id, shown))
+        except NotFoundError as error:
+            raise PreventUpdate from error
 
     @app.callback(
         Output("run-definition", "data-markup"),
