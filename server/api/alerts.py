@@ -279,6 +279,10 @@ def _sum(total: FleetSum) -> Shown:
     return {
         "start": iso(total.start), "end": iso(total.end), "elapsed_seconds": total.elapsed_ns / 1e9,
         "training_goodput": total.training_goodput, "infrastructure_goodput": total.infrastructure_goodput,
+        "gpu_weighted": None if total.elapsed_gpu_ns is None else {
+            "elapsed_gpu_hours": gpu_hours(total.elapsed_gpu_ns), "training_goodput": total.training_goodput_by_gpus,
+            "infrastructure_goodput": total.infrastructure_goodput_by_gpus,
+        },
         "lost_gpu_hours": {phase.value: gpu_hours(cost) for phase, cost in total.lost_gpu_ns},
     }  # fmt: skip
 
@@ -287,7 +291,8 @@ def fleet_figures(view: FleetView) -> Shown:
     """The fleet page as figures."""
     return {
         "now": _sum(view.now), "before": _sum(view.before), "columns": [_sum(each) for each in view.columns],
-        "runs": view.runs, "states": {state.value: times for state, times in view.states},
+        "runs": view.runs, "runs_lived": view.runs_lived, "runs_without_gpus": view.runs_without_gpus,
+        "states": {state.value: times for state, times in view.states},
         "open_alerts": view.open_alerts,
         "causes": [
             {"cause": each.cause, "incidents": each.incidents, "incidents_before": each.incidents_before,
@@ -301,7 +306,8 @@ def fleet_figures(view: FleetView) -> Shown:
             for each in view.recoveries
         ],
         "wanting": [
-            {"run_id": each.run.run_id, "reason": each.reason, "alerts": [row.key for row in each.alerts]}
+            {"run_id": each.run.run_id, "reason": each.reason, "alerts": [row.key for row in each.alerts],
+             "gpus": each.stake.gpus, "lost_gpu_hours_per_hour": each.stake.rate, "stake": each.stake.sentence}
             for each in view.wanting
         ],
         "wanting_count": view.wanting_count,

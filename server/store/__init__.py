@@ -25,7 +25,7 @@ from typing import NamedTuple, Protocol
 from rerail.server.core.facts import Fact, Note
 from rerail.server.core.node_histories import NodeHistory
 from rerail.server.core.recovery_configs.stretches import Stretch
-from rerail.server.core.rollup import Resolution, RollupBin
+from rerail.server.core.rollup import FleetBins, Resolution, RollupBin
 from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
 from rerail.server.query_results import (
     ArtefactRow,
@@ -207,6 +207,9 @@ class Store(Protocol):
 
     def fleet_rollup(self, resolution: Resolution, start: int, end: int) -> tuple[tuple[RollupBin, ...], int]:
         """The same, added up over all runs, bin by bin; and how many runs had any."""
+
+    def fleet_rollup_by_gpus(self, resolution: Resolution, start: int, end: int) -> FleetBins:
+        """The same, apart for what is of a known number of GPUs and for what is not."""
 
     def step_points(self, run: str, start: int, end: int) -> tuple[StepPoint, ...]:
         """Saved step points in `[start, end)`, with the last one before it and the first one after it."""

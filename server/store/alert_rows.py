@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol
 
 from rerail.server.core.alert_life import AlertEvent, Life
 from rerail.server.core.alert_rules import Finding
+from rerail.server.core.stakes import Stake
 from rerail.server.core.threshold_changes import ThresholdChange
 from rerail.server.core.view import RunView
 from rerail.server.query_results import RunRow
@@ -119,6 +120,8 @@ class FaultSums(NamedTuple):
     """Of those that recovered, ascending."""
 
 
+MOST_WEIGHED = 2000
+
 REASONS = ("alert", "stalled", "silent")
 """Why a run needs a person, the most urgent first."""
 
@@ -131,6 +134,8 @@ class WantingRow(NamedTuple):
     """One of `REASONS`."""
     alerts: tuple[AlertRow, ...]
     """Its open ones, urgent ones first."""
+    stake: Stake
+    """What it loses just now."""
 
 
 class AlertStore(Protocol):
@@ -194,7 +199,9 @@ class AlertStore(Protocol):
     def wanting(self, now: int, limit: int) -> tuple[tuple[WantingRow, ...], int]:
         """The first runs that need a person, and how many do.
 
-        Those with open alerts come first, urgent ones before others, then those that stall, then the silent ones.
+        Those that lose most come first (`core/stakes.py`); where that is equal those with open alerts, urgent ones
+        before others, then those that stall, then the silent ones. Of more than `MOST_WEIGHED` the first in that latter
+        order are weighed.
         """
 
     def standings(self, now: int) -> dict[str, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rerail.server.core.rollup import Resolution, RollupBin
+from rerail.server.core.rollup import FleetBins, Resolution, RollupBin
 from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
 from rerail.server.query_results import (
     ArtefactRow,
@@ -132,6 +132,11 @@ class SqlStore:
         """Every saved bin of these runs."""
         with engines.answering():
             return self._reader.rollups(runs, resolution)
+
+    def fleet_rollup_by_gpus(self, resolution: Resolution, start: int, end: int) -> FleetBins:
+        """The same, apart by whether the GPUs are known."""
+        with engines.answering():
+            return self._reader.fleet_rollup_by_gpus(resolution, start, end)
 
     def fleet_rollup(self, resolution: Resolution, start: int, end: int) -> tuple[tuple[RollupBin, ...], int]:
         """The same of all runs together, and how many runs that are."""

@@ -104,7 +104,7 @@ def test_a_note_on_an_incident_lies_in_the_notes_of_its_run(known):
     shown = known.get("/api/v1/runs/a/timeline").json()
     (mark,) = shown["notes"]
     assert mark["text"] == "a switch"
-    assert (mark["start_us"], mark["end_us"]) == (shown["incidents"][0]["start_us"], None)
+    assert (mark["start_us"], mark["end_us"]) == (shown["incidents"][0]["started_us"], None)
 
 
 def test_what_changed_before_an_incident_is_told_and_an_unknown_incident_is_404(known):

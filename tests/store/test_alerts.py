@@ -14,7 +14,9 @@ from rerail.server.alert_watch import LAPSED_EVERY, AlertWatch
 from rerail.server.alerts import AlertDesk
 from rerail.server.core.alert_life import Change
 from rerail.server.core.alert_rules import Finding, Severity, key_of
-from rerail.server.core.facts import Evidence, Initiator
+from rerail.server.core.facts import Evidence, Initiator, Outcome, Phase
+from rerail.server.core.stakes import stake
+from rerail.server.core.view import RunState
 from rerail.server.errors import NotFoundError, RefusedRequestError
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
@@ -327,7 +329,55 @@ def test_what_runs_without_a_gpu_number_lost_is_unknown_and_never_nothing(store:
     assert "Unknown: no run told its GPUs." in shown
     store.append([batch(*both.facts)])
     Projector(store, clock).derive_due()
-    assert Queries(store, clock).fleet_page.view().now.uncounted_ns > 0
+    view = Queries(store, clock).fleet_page.view()
+    assert view.now.uncounted_ns > 0
+    assert (view.runs_lived, view.runs_without_gpus) == (2, 1)
+    assert view.now.elapsed_gpu_ns == 8 * (view.now.elapsed_ns - view.now.elapsed_ns // 2)
+    assert "1 of 2 runs tells no GPUs and is left out of these" in html.Div(content(view)).words()
+
+
+def test_who_needs_a_person_is_ranked_by_what_is_being_lost(store: Store, batch):
+    """A small crash loop, a large run that does nothing, one of unknown size, one that is over; not who trains."""
+    loop, large, training, unknown, over = (
+        looping("loop"), Story("large", gpus=512), looping("training"), Story("unknown", gpus=None), looping("over"),
+    )  # fmt: skip
+    loop.die(after=5).stop(2)
+    large.start().bring_up(20).steps(1, 50).die(after=5).stop(2)
+    training.steps(54, 4000)
+    unknown.start().bring_up(20).steps(1, 50)
+    over.die(after=5).stop(2).finish(Outcome.FAILED)
+    clock = Clock(training.at + 2 * S)
+    stories = (loop, large, training, unknown, over)
+    store.append([batch(*story.facts) for story in stories])
+    Projector(store, clock).derive_due()
+    watch = AlertWatch(store, clock)
+    while watch.round():
+        pass
+    found = Queries(store, clock).fleet_page.view().wanting
+    assert [each.run.run_id for each in found] == ["large", "loop", "unknown", "over"]
+    said = {each.run.run_id: each.stake.sentence for each in found}
+    assert said["large"] == "512 GPUs may stand idle."
+    assert said["over"] == "It is over: nothing is being lost."
+
+
+@pytest.mark.parametrize(
+    ("told", "rate", "sentence"),
+    [
+        ((RunState.ALIVE, Phase.DETECTING, 64, 0.5, False), 64.0, "64 GPUs without progress: 64 GPU-h lost an hour."),
+        ((RunState.ALIVE, Phase.TRAINING, 1, 0.5, True), 1.0, "1 GPU without progress: 1 GPU-h lost an hour."),
+        ((RunState.ALIVE, Phase.TRAINING, 8, 0.75, False), 2.0, "It trains; 2.0 of 8 GPU-h an hour were lost so far."),
+        (
+            (RunState.ALIVE, Phase.TRAINING, None, 0.75, False),
+            None,
+            "What it loses is unknown: no GPU number was told.",
+        ),
+        ((RunState.ALIVE, Phase.TRAINING, 8, None, False), None, "8 GPUs; what it loses is unknown."),
+    ],
+)
+def test_a_stake_says_what_is_lost_an_hour(told, rate, sentence):
+    *state, is_open = told
+    found = stake(*state, has_open_incident=is_open)
+    assert (found.rate, found.sentence) == (rate, sentence)
 
 
 def firing(store: Store, runs: Collection[str] | None = None) -> dict[str, bool]:
