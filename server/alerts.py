@@ -21,6 +21,7 @@ from rerail.server.core.report import iso
 from rerail.server.core.threshold_changes import ThresholdChange
 from rerail.server.core.threshold_changes import refusal_of as threshold_refusal
 from rerail.server.errors import NotFoundError, RefusedRequestError
+from rerail.server.notify.apprise_channel import refusal_of as apprise_refusal
 from rerail.server.problems import LONGEST_NAME, LONGEST_WORDS
 from rerail.server.stated import unfit, whole, words
 from rerail.server.store import SEALED, Store
@@ -142,6 +143,8 @@ class AlertDesk:
         if any(said is not None and said.startswith(SEALED) for said in (address, secret)):
             raise unfit("secret", SEALED, "begins like what is sealed")
         refused = check_address(kind, address)
+        if refused is None and kind == "apprise" and (before is None or address != before.address):
+            refused = apprise_refusal(address)
         if refused is not None:
             raise unfit("address", _shown(address), refused)
         is_on = stated.get("is_on", before.is_on if before else True)

@@ -235,7 +235,8 @@ def rule_figures(view: RuleView) -> Shown:
         "open_alerts": view.open_alerts,
         "thresholds": [
             {"name": each.name, "value": values[each.name], "default": each.default, "unit": each.unit,
-             "meaning": each.meaning, "lowest": each.lowest, "highest": each.highest}
+             "meaning": each.meaning, "lowest": each.lowest, "highest": each.highest,
+             "is_whole": each.is_whole}
             for each in rule.thresholds
         ],
         "projects": {project: dict(changed) for project, changed in view.projects},

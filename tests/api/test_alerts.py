@@ -132,6 +132,8 @@ def test_thresholds_are_tried_saved_and_undone(told: httpx.Client):
         ({"rule": "nothing", "values": {"seconds": 1}}, "rule"),
         ({"rule": "silence", "values": {"colour": 1}}, "values"),
         ({"rule": "silence", "values": {"seconds": "many"}}, "values.seconds"),
+        ({"rule": "same_fault_again", "values": {"times": 2.5}}, "values.times"),
+        ({"rule": "silence", "values": {"on": 0.5}}, "values.on"),
         ({"rule": "silence", "values": 5}, "values"),
     ):
         answer = told.post("/api/v1/alerts/rules", json=said)
@@ -158,6 +160,10 @@ def test_channels_are_added_tested_and_shown_without_their_secrets(client: httpx
     assert client.delete(path).status_code == 404
     for wrong in ({"kind": "pigeon"}, {"address": "ftp://x"}, {"name": ""}, {"is_on": "yes"}, {"colour": 1}):
         assert client.post("/api/v1/alerts/channels", json=said | wrong).status_code == 422, wrong
+    refused = client.post("/api/v1/alerts/channels", json=said | {"kind": "apprise", "address": "nonsense://topsecret"})
+    assert refused.status_code == 422
+    assert refused.json()["error"]["message"].startswith("address: Apprise ")
+    assert "topsecret" not in refused.text
 
 
 def test_metrics_are_for_prometheus(told: httpx.Client):

@@ -113,7 +113,7 @@
     const typed = value("threshold-value");
     const name = value("threshold-name");
     const rule = value("threshold-rule").toLowerCase().replaceAll(" ", "_"); // its name, or the label of the choice
-    const body = { rule, values: { [name]: typed === "" ? null : Number(typed) } };
+    const body = { rule, values: { [name]: typed === "" ? null : Number.isFinite(Number(typed)) ? Number(typed) : typed } };
     if (value("threshold-project")) body.project = value("threshold-project");
     return body;
   }

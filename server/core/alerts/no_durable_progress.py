@@ -78,5 +78,5 @@ RULE = AlertRule(
     summary="Several attempts in a row ended without a later durable checkpoint: the run restarts and gets nowhere.",
     advice="Stop the restarts, read the fault trace of the incident, and mend the cause first.",
     find=_find,
-    thresholds=(Threshold("attempts", 3, "attempts", "so many in a row", 2, 100),),
+    thresholds=(Threshold("attempts", 3, "attempts", "so many in a row", 2, 100, is_whole=True),),
 )

@@ -48,7 +48,7 @@ RULE = AlertRule(
     "its signs of life.",
     find=_find,
     thresholds=(
-        Threshold("times", 1, "restarts", "within the window", 1, 1000),
+        Threshold("times", 1, "restarts", "within the window", 1, 1000, is_whole=True),
         Threshold("hours", 24, "hours", "length of the window", 1, 24 * 30),
     ),
 )
