@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from rerail.server.core.view import Account, CheckpointFreshness, RunState, RunView
+from rerail.server.core.view import Account, CheckpointFreshness, RunState, RunView, Unexplained
 from rerail.ui import address
 from rerail.ui.markup import Markup, encoded, html
 from rerail.ui.pages.run_head import head, phrases
@@ -143,6 +143,13 @@ def test_an_address_names_its_page(path, page):
 def test_a_sentence_is_components_with_links():
     (shown, *_) = phrases(run_sentence(VIEW))
     assert dict(shown.attributes)["href"] == "#waterfall"
+
+
+def test_bring_up_that_nobody_told_is_silent_and_the_infrastructure_goodput_says_what_it_is_at_least():
+    assert "untold bring-up" not in words(head(VIEW))
+    gap = Unexplained("bring_up", "before an attempt's first step", VIEW.account.elapsed_ns // 4, 2, 0, 0)
+    loop = replace(VIEW, data_quality=replace(VIEW.data_quality, unexplained=(gap,)))
+    assert "at least 63.0 %, were 4 min 10 s of untold bring-up down too" in words(head(loop)).replace("\u202f", " ")
 
 
 def test_without_a_save_the_efficiency_of_checkpoints_is_not_flattered():

@@ -120,10 +120,16 @@ def _row(row: NodeRow) -> Sequence[Content]:
     return (
         link(html.Strong(row.node), node_path(row.node)),
         level_badge(lemon),
-        text.DASH if lemon.score is None else f"{lemon.score:.1f}",
+        text.DASH
+        if lemon.score is None or (lemon.is_thin and lemon.level is LemonLevel.UNREMARKABLE)
+        else f"{lemon.score:.1f}",
         text.number(row.blamed) if row.blamed else text.DASH,
         text.DASH if lemon.expected is None else f"{lemon.expected:.2g}",
-        text.DASH if lemon.node_days is None else f"{lemon.node_days:.1f}",
+        text.DASH
+        if lemon.node_days is None
+        else f"{lemon.node_days:.2g}"
+        if lemon.is_thin
+        else f"{lemon.node_days:.1f}",
         text.number(row.runs),
         text.number(row.xids) if row.xids else text.DASH,
         instant(row.last_blamed_at) if row.last_blamed_at else text.DASH,
