@@ -76,6 +76,10 @@ class NoteQueries:
         told = self._store.notes.told(name, MOST_TOLD)[::-1] if kind is SubjectKind.RUN else ()
         return NotesOf(subject, notes, tuple(note for note in mentioned if note.note_id not in own), told)
 
+    def naming(self, kind: MentionKind, name: str) -> tuple[Note, ...]:
+        """Notes that name something, newest first."""
+        return self._store.notes.mentioning(kind, name)
+
     def note(self, note_id: int) -> NoteView:
         """One note."""
         note = self._store.notes.note(note_id)

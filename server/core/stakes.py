@@ -43,7 +43,7 @@ def stake(
         return Stake(None, None, "What it loses is unknown: no GPU number was told.")
     size = f"{gpus} GPU{'' if gpus == 1 else 's'}"
     if state is RunState.SILENT:
-        return Stake(gpus, float(gpus), f"{size} may stand idle.")
+        return Stake(gpus, float(gpus), f"{size} may stand idle: {gpus} GPU-h an hour at stake.")
     if has_open_incident or phase is not Phase.TRAINING:
         return Stake(gpus, float(gpus), f"{size} without progress: {gpus} GPU-h lost an hour.")
     if training_goodput is None:

@@ -32,7 +32,9 @@ from rerail.server.query_results import (
     EmitterRow,
     ExpiredLog,
     IncidentMark,
+    Outdated,
     RefusedPage,
+    RulesProgress,
     RunMarks,
     RunPage,
     RunRow,
@@ -177,6 +179,24 @@ class Store(Protocol):
 
     def make_all_due(self) -> int:
         """Every run that has its log is to be derived again; how many there are."""
+
+    def begin_rules(self, rules: str, version: str, now: int, since: int | None = None) -> RulesProgress:
+        """Views saved after the revision `since` (None: from now on) are made by these rules.
+
+        Where views were made by them already, nothing changes.
+        """
+
+    def rules_progress(self) -> RulesProgress | None:
+        """How far that is; None before any server said by which rules it derives."""
+
+    def make_outdated_due(self, after: Outdated | None, now: int) -> Outdated | None:
+        """Make the next run due that is over and was derived by other rules: the one that ended first.
+
+        `after` is what the last call gave. None where there is no more.
+        """
+
+    def is_outdated(self, run: str) -> bool:
+        """Whether a run that is over still is as other rules made it."""
 
     def view(self, run: str) -> tuple[RunView, int] | None:
         """The saved view and its revision; None when there is none."""

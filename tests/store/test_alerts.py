@@ -356,7 +356,7 @@ def test_who_needs_a_person_is_ranked_by_what_is_being_lost(store: Store, batch)
     found = Queries(store, clock).fleet_page.view().wanting
     assert [each.run.run_id for each in found] == ["large", "loop", "unknown", "over"]
     said = {each.run.run_id: each.stake.sentence for each in found}
-    assert said["large"] == "512 GPUs may stand idle."
+    assert said["large"] == "512 GPUs may stand idle: 512 GPU-h an hour at stake."
     assert said["over"] == "It is over: nothing is being lost."
 
 

@@ -146,10 +146,12 @@ def test_a_sentence_is_components_with_links():
 
 
 def test_bring_up_that_nobody_told_is_silent_and_the_infrastructure_goodput_says_what_it_is_at_least():
-    assert "untold bring-up" not in words(head(VIEW))
+    assert "untold relaunch" not in words(head(VIEW))
     gap = Unexplained("bring_up", "before an attempt's first step", VIEW.account.elapsed_ns // 4, 2, 0, 0)
     loop = replace(VIEW, data_quality=replace(VIEW.data_quality, unexplained=(gap,)))
-    assert "at least 63.0 %, were 4 min 10 s of untold bring-up down too" in words(head(loop)).replace("\u202f", " ")
+    assert "at least 63.0 %, were 4 min 10 s of untold relaunch time down too" in words(head(loop)).replace(
+        "\u202f", " "
+    )
 
 
 def test_without_a_save_the_efficiency_of_checkpoints_is_not_flattered():

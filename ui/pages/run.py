@@ -30,7 +30,7 @@ from rerail.ui.pages.alerts import run_alerts
 from rerail.ui.pages.exclusions import exclude_button, exclude_form
 from rerail.ui.pages.notes_part import notes_part
 from rerail.ui.pages.run_definition import switch, wanted_definition
-from rerail.ui.pages.run_head import head
+from rerail.ui.pages.run_head import head, outdated_note
 from rerail.ui.pages.run_losses import losses
 from rerail.ui.pages.run_tables import panels
 from rerail.ui.reading import in_thread
@@ -98,9 +98,11 @@ class _Reading(NamedTuple):
     trouble: str | None
     """Why the figures stand still, if they do."""
     alerts: Content = None
+    is_outdated: bool = False
+    """Rules of another version made it."""
 
     def head(self) -> list[Content]:
-        return [*head(self.view, self.trouble), self.alerts]
+        return [*head(self.view, self.trouble), self.alerts, outdated_note() if self.is_outdated else None]
 
     def panels(self) -> list[Markup]:
         return panels(self.view, self.emitters, self.newest_checkpoints)
@@ -113,6 +115,7 @@ def _read(queries: Queries, run_id: str) -> _Reading:
         newest_checkpoints=queries.newest_checkpoints(run_id),
         trouble=queries.run_row(run_id).error,
         alerts=run_alerts(queries, run_id),
+        is_outdated=queries.is_outdated(run_id),
     )
 
 

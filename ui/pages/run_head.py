@@ -8,7 +8,7 @@ from rerail.server.core.statistics import percentile
 from rerail.server.core.unexplained import Reason
 from rerail.server.core.view import RunState, RunView
 from rerail.ui import address, text
-from rerail.ui.elements import instant, link, state_badge, tile
+from rerail.ui.elements import badge, instant, link, state_badge, tile
 from rerail.ui.markup import Markup, html
 from rerail.ui.sentences import Phrase, run_now, run_sentence
 
@@ -74,6 +74,23 @@ def gpus(view: RunView) -> str:
     return f"{text.number(view.gpus)}{kind} GPU{'' if view.gpus == 1 else 's'}"
 
 
+def outdated_note() -> Markup:
+    """Says that a run that is over was judged by another version."""
+    return html.P(
+        [
+            badge("earlier rules", "outline"),
+            " Figures and verdicts of this page were made by another version of rerail. Runs that are over are derived "
+            "again in the background, oldest first; how far that is stands on the page ",
+            link("Data", f"{address.DATA}#rules"),
+            ". All at once: ",
+            html.Code("rerail replay"),
+            ".",
+        ],
+        className="note",
+        role="note",
+    )
+
+
 UNTOLD_DOWN = frozenset({Reason.BRING_UP.value, Reason.BETWEEN_ATTEMPTS.value})
 
 
@@ -86,7 +103,7 @@ def _untold_bring_up(view: RunView) -> str:
     if not view.restarts or not untold or not view.account.elapsed_ns:
         return ""
     least = 1 - (view.account.faults_ns + untold) / view.account.elapsed_ns
-    return f"; at least {text.share(max(0.0, least))}, were {text.duration(untold)} of untold bring-up down too"
+    return f"; at least {text.share(max(0.0, least))}, were {text.duration(untold)} of untold relaunch time down too"
 
 
 def tiles(view: RunView) -> list[Markup]:
