@@ -11,7 +11,8 @@ Rules
   below 5 %, or an XID after which the maker wants the GPU or the node reset or looked at. `unremarkable` else.
 - Where the time a node was held is unknown, or there is no other node to compare with, so is its score: `unknown`.
 - A rate is given from a node-day on (`ENOUGH_NS`): a fault in ten minutes is no 144,000 in 1,000 node-days. Below that
-  there is too little data for it, and `is_thin` says so; the comparison with the others is exact whatever the time.
+  there is too little data for it, and `is_thin` says so. The comparison with the others is exact whatever the time:
+  one that makes a lemon is told, others are not.
 - That several runs blame a node clears programs only where they could have run elsewhere.
 - The score is −log10 of the chance: 3 is one in a thousand. It orders; the reasons say.
 """
@@ -159,8 +160,12 @@ def lemon_of(case: NodeCase, fleet: Fleet) -> Lemon:
     if faults >= 2:
         any_of = f"{odds(judged.chance_of_any)} for any of {number(fleet.nodes)}"
         sentence += f": by chance {odds(judged.chance)} for a given node, {any_of}"
-    if is_thin:
-        sentence += f". Too little data yet for a rate: it was held for {duration(case.held_ns)}, and that takes a day"
+    if is_thin and judged.level is not LemonLevel.LEMON:
+        others = count(fleet.nodes - 1, "other node")
+        sentence = (
+            f"{count(faults, 'fault')} in {duration(case.held_ns)}: too little data yet for a rate, or to compare "
+        )
+        sentence += f"it with {others}. That takes one node-day, 24 node-hours"
     return Lemon(
         level=judged.level,
         score=judged.score,

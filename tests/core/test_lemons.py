@@ -37,7 +37,12 @@ def test_many_faults_in_little_time_make_a_lemon_and_the_sentence_says_how_sure(
 def test_ten_minutes_make_no_rate_and_the_only_machine_clears_no_program():
     young = lemon_of(NodeCase("n", DAY_NS // 144, faults(1), runs_blamed=1), Fleet(2, DAY_NS // 72, 1))
     assert (young.is_thin, young.per_1000_node_days, young.per_1000_node_days_high) == (True, None, None)
-    assert young.sentence.endswith("Too little data yet for a rate: it was held for 10\u202fmin, and that takes a day.")
+    assert young.sentence.startswith(
+        "1 fault in 10\u202fmin: too little data yet for a rate, or to compare it with 1 other node"
+    )
+    struck = lemon_of(NodeCase("n", DAY_NS // 144, faults(4), runs_blamed=2), Fleet(100, 100 * DAY_NS // 144, 4))
+    assert (struck.level, struck.is_thin, struck.per_1000_node_days) == (LemonLevel.LEMON, True, None)
+    assert "let one expect" in struck.sentence
     alone = lemon_of(NodeCase("n", 9 * DAY_NS, faults(3), runs_blamed=2), Fleet(1, 9 * DAY_NS, 3))
     assert (alone.level, alone.is_thin) == (LemonLevel.UNKNOWN, False)
     assert alone.reasons[0] == "Blamed in 2 runs: no other node is known on which they would run."

@@ -26,7 +26,7 @@ from rerail.ui.reading import in_thread
 
 PAGE = "node"
 
-TOO_LITTLE = "too little data yet: from one node-day (24 node-hours) on"
+TOO_LITTLE = "too little data yet: from one node-day on"
 
 MOST_LANES = 20
 MOST_MARKS = 400
@@ -112,9 +112,7 @@ def _tiles(found: NodeView) -> list[Markup]:
     return [
         _score(lemon),
         tile("Faults", text.number(found.node.blamed), f"in {text.count(found.node.runs_blamed, 'run')}", "#blamed"),
-        tile(
-            "Expected", text.UNKNOWN if lemon.expected is None else f"{lemon.expected:.2g}", "by the rate of the others"
-        ),
+        _expected(lemon),
         _held(lemon),
         tile("Rate", text.DASH, TOO_LITTLE)
         if lemon.is_thin
@@ -128,10 +126,17 @@ def _tiles(found: NodeView) -> list[Markup]:
 
 
 def _score(lemon: Lemon) -> Markup:
-    """The score; of a node that nothing speaks against none before there is enough to go by."""
-    if lemon.is_thin and lemon.level in (LemonLevel.UNREMARKABLE, LemonLevel.UNKNOWN):
+    """The score; none before there is enough to go by, but where little is enough to make it a lemon."""
+    if lemon.is_thin and lemon.level is not LemonLevel.LEMON:
         return tile("Score", text.DASH, TOO_LITTLE)
     return tile("Score", text.UNKNOWN if lemon.score is None else f"{lemon.score:.1f}", "−log10 of the chance")
+
+
+def _expected(lemon: Lemon) -> Markup:
+    about = "by the rate of the others"
+    if lemon.is_thin and lemon.level is not LemonLevel.LEMON:
+        return tile("Expected", text.DASH, about)
+    return tile("Expected", text.UNKNOWN if lemon.expected is None else f"{lemon.expected:.2g}", about)
 
 
 def _held(lemon: Lemon) -> Markup:

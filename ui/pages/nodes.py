@@ -116,15 +116,14 @@ def level_badge(lemon: Lemon) -> Markup:
 
 def _row(row: NodeRow) -> Sequence[Content]:
     lemon = row.lemon
+    is_unsaid = lemon.is_thin and lemon.level is not LemonLevel.LEMON
     reasons = [html.Div(reason, className="muted") for reason in lemon.reasons]
     return (
         link(html.Strong(row.node), node_path(row.node)),
         level_badge(lemon),
-        text.DASH
-        if lemon.score is None or (lemon.is_thin and lemon.level is LemonLevel.UNREMARKABLE)
-        else f"{lemon.score:.1f}",
+        text.DASH if lemon.score is None or is_unsaid else f"{lemon.score:.1f}",
         text.number(row.blamed) if row.blamed else text.DASH,
-        text.DASH if lemon.expected is None else f"{lemon.expected:.2g}",
+        text.DASH if lemon.expected is None or is_unsaid else f"{lemon.expected:.2g}",
         text.DASH
         if lemon.node_days is None
         else f"{lemon.node_days:.2g}"
