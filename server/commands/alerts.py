@@ -49,7 +49,7 @@ def show_alerts(parsed: argparse.Namespace) -> int:
                 each.standing.value,
                 each.row.severity,
                 (iso(each.row.since or each.row.changed_at) or "")[:19],
-                each.row.run,
+                each.row.run if each.run_name is None else f"{each.run_name} ({each.row.run})",
                 each.row.key,
                 each.row.sentence,
             )

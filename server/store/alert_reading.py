@@ -158,7 +158,8 @@ class AlertReader:
                     *(
                         func.lower(column).like(like, escape="|")
                         for column in (_alert.run, _alert.rule, _alert.sentence)
-                    )
+                    ),
+                    _alert.run_id.in_(select(_view.run_id).where(func.lower(_view.name).like(like, escape="|"))),
                 )
             )
         order = (_alert.is_resolved, case((_alert.severity == "urgent", 0), else_=1), _alert.changed_at.desc())

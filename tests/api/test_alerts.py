@@ -93,6 +93,7 @@ def test_somebody_takes_it_silences_it_and_undoes_that(told: httpx.Client):
 def test_a_group_is_acted_on_and_alerts_carry_the_names_of_their_runs(told: httpx.Client):
     row = next(each for each in rows(told, run="a") if each["rule"] == "same_fault_again")
     assert row["run_name"] == "Loop of a"
+    assert {each["run_id"] for each in rows(told, search="loop OF")} == {"a", "b/c:d"}
     path = f"/api/v1/alerts/groups/{quote(row['group'], safe='')}/actions"
     done = told.post(path, json={"action": "acknowledge", "author": "Ada"})
     assert done.status_code == 201
