@@ -104,6 +104,9 @@ def sentence(page: NodePage) -> str:
         for name in (LemonLevel.LEMON.value, LemonLevel.SUSPECT.value)
         if levels.get(name)
     ]
+    if page.rows and all(row.lemon.is_thin for row in page.rows):
+        about = f": {', '.join(wants)}" if wants else ""
+        return f"{shown}{about}; too little data yet to say whether one fails more often than its time in use explains."
     if not wants:
         return f"{shown}; none of them fails more often than its time in use explains."
     return f"{shown}: {', '.join(wants)}; the others fail no more often than their time in use explains."
