@@ -46,6 +46,7 @@ from rerail.server.query_results import (
     IncidentView,
     Measurement,
     RefusedPage,
+    RulesProgress,
     RunMarks,
     RunPage,
     RunRow,
@@ -139,6 +140,14 @@ class Queries:
             return saved[0]
         # Its facts are in and its first view is not made yet: make it here rather than deny that the run exists.
         return self._fold(run_id, self._clock())[0]
+
+    def rules_progress(self) -> RulesProgress | None:
+        """How far runs that are over are derived by the rules of this version; None before a server said so."""
+        return self._store.rules_progress()
+
+    def is_outdated(self, run_id: str) -> bool:
+        """Whether a run that is over still is as the rules of another version made it."""
+        return self._store.is_outdated(run_id)
 
     def window(self, run_id: str, start: int, end: int, as_of: int | None = None) -> Account:
         """Where the time of `[start, end)` went."""
