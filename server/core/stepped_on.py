@@ -46,6 +46,17 @@ class SteppedOn:
         )
 
 
+def waited_ns(text: str) -> int | None:
+    """How long a monitor says that it waited; None where a line says nothing of it."""
+    found = _WAITED.search(text)
+    return None if found is None else round(float(next(told for told in found.groups() if told is not None)) * 1e9)
+
+
+def worked_on(gap_ns: int, waited: int) -> bool:
+    """Whether ranks whose last step ended so long before the kill worked while the monitor waited."""
+    return gap_ns * 2 <= waited
+
+
 def stepped_on(incident: Incident, attempts: Sequence[Attempt]) -> SteppedOn | None:
     """The kill that began an incident, where completed steps contradict that the ranks hung; else None."""
     if incident.is_planned or incident.verdict.cause != "hang":
@@ -57,10 +68,9 @@ def stepped_on(incident: Incident, attempts: Sequence[Attempt]) -> SteppedOn | N
     if first is None or not first.step_count or first.last_step is None:
         return None
     for each in sorted(incident.evidence, key=lambda each: each.at):
-        found = None if each.role is CausalRole.TEARDOWN else _WAITED.search(each.text)
-        if found is None or (first.ended_at is not None and each.at > first.ended_at):
+        waited = None if each.role is CausalRole.TEARDOWN else waited_ns(each.text)
+        if waited is None or (first.ended_at is not None and each.at > first.ended_at):
             continue
-        waited = round(float(next(told for told in found.groups() if told is not None)) * 1e9)
         gap = max(0, each.at - incident.started_at)
-        return SteppedOn(number, each.at, waited, gap) if gap * 2 <= waited else None
+        return SteppedOn(number, each.at, waited, gap) if worked_on(gap, waited) else None
     return None

@@ -64,6 +64,16 @@ def test_the_cause_is_not_the_loudest_line(said, cause, rank):
     assert verdict.confidence > 0
 
 
+@pytest.mark.parametrize(("waited", "confidence"), [(5, 0.9), (600, 0.4)])
+def test_a_monitor_that_waited_while_steps_went_on_is_hardly_believed(waited: int, confidence: float):
+    """The last step ended 5 s before."""
+    text = f"Did not get subsequent heartbeat. Waited {waited}.00 seconds."
+    verdict = incident(line(text, source="nvrx")).verdict
+    assert (verdict.cause, verdict.confidence, verdict.culprit_rank) == ("hang", confidence, None)
+    assert ("it had not hung" in verdict.sentence) == (waited == 600)
+    assert ("heartbeats from where it steps" in (verdict.advice or "")) == (waited == 600)
+
+
 def test_evidence_keeps_its_order_and_gets_its_role():
     lines = incident(
         line("[rank1]: RuntimeError: boom", 1),

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Sign, Weight, from_sign, line
 from rerail.server.core.flight_recorder.verdict import HANG, DumpVerdict, dump_verdict
+from rerail.server.core.stepped_on import waited_ns, worked_on
 from rerail.server.core.view import CausalRole, Domain
 from rerail.server.core.wanted import Kind, Wanted
 
@@ -36,6 +37,10 @@ STUCK = re.compile(r"watchdog got stuck|watchdog hang", re.IGNORECASE)
 """A watchdog that does not come to look at its collectives: none is known to have timed out."""
 MOST_NAMED = 8
 SEVERAL = "Several ranks did not come to the barrier ({words})."
+NOT_HUNG = (
+    "See that every rank sends its heartbeats from where it steps, and closes its sections; else the time-out is "
+    "shorter than what a healthy run takes."
+)
 KEPT = (Wanted("the stack of that rank", Kind.STACKS), Wanted("its last lines"))
 
 
@@ -131,6 +136,14 @@ def _traits(signs: list[Sign]) -> tuple[tuple[str, str], ...]:
 
 def _monitored(case: Case, lines: list[Sign], waits: list[Sign]) -> Match:
     ranks = _ranks(lines)
+    if not waits and _stepped_on(case, lines):
+        who = f" of {ranks}" if ranks else ""
+        return Match(
+            0.4,
+            f"A monitor ended it for want of a sign of life{who}, while it went on completing steps: it had not hung.",
+            at=lines[0].at, initiating=tuple(sign.item for sign in lines[:20]), missing_evidence=MISSING,
+            traits=_traits(lines), advice=NOT_HUNG,
+        )  # fmt: skip
     after = "" if case.last_step is None else f" after step {case.last_step}"
     suspect = _silent_rank(case, waits)
     return Match(
@@ -143,6 +156,14 @@ def _monitored(case: Case, lines: list[Sign], waits: list[Sign]) -> Match:
         missing_evidence=MISSING,
         traits=_traits(lines),
     )
+
+
+def _stepped_on(case: Case, lines: list[Sign]) -> bool:
+    """Whether the last completed step contradicts the first monitor's line."""
+    waited = next(((sign.at, told) for sign in lines if (told := waited_ns(sign.text)) is not None), None)
+    if waited is None or case.last_step_at is None or case.last_step_at > waited[0]:
+        return False
+    return worked_on(waited[0] - case.last_step_at, waited[1])
 
 
 def _waited(case: Case, waits: list[Sign]) -> Match:
