@@ -27,7 +27,7 @@ MOST_WANTING = 20
 
 @dataclass(frozen=True, slots=True)
 class FleetSum:
-    """Time of all runs together, in one stretch."""
+    """Time of all runs together, in one stretch; of those of whose steps nobody tells, only what faults cost them."""
 
     start: int
     end: int
@@ -106,6 +106,8 @@ class FleetView:
     """Of the period itself, without the one before."""
     runs_without_gpus: int
     """Of these, those of which some time is of no known number of GPUs: that time is not in what GPUs weigh."""
+    runs_unseen: int
+    """Of these, those of whose steps nobody tells: their goodput is unknown, and in no other."""
     wanting: tuple[WantingRow, ...]
     wanting_count: int
     open_alerts: int
@@ -133,14 +135,15 @@ class FleetQueries:
         alerts = self._store.alerts
         faults = (alerts.faults_between(start, end), alerts.faults_between(start - length_ns, start))
         columns = []
-        hours = (_by_hour(bins.told), _by_hour(bins.untold))
+        hours = _Hours((_by_hour(bins.told), _by_hour(bins.untold)), _by_hour(bins.unseen))
         for first in range(start, end, COLUMN):
             columns.append(_sum(hours, first, min(end, first + COLUMN)))
         return FleetView(
             start, end, _sum(hours, start, end), _sum(hours, start - length_ns, start), tuple(columns), runs, states,
             _causes(*faults), _recoveries(*faults),
             sum(each.until > start for each in bins.lives),
-            sum((each.untold_until or 0) > start for each in bins.lives), wanting, wanting_count,
+            sum((each.untold_until or 0) > start for each in bins.lives),
+            sum(each.until > start and not each.sees_training for each in bins.lives), wanting, wanting_count,
             self._queries.alerts.open_count(), tuple(lemons),
         )  # fmt: skip
 
@@ -185,12 +188,26 @@ def _by_hour(bins: tuple[RollupBin, ...]) -> dict[int, RollupBin]:
     return {each.start + place * Resolution.HOUR: each for each in bins for place in range(each.count)}
 
 
-def _sum(hours: Sequence[Mapping[int, RollupBin]], start: int, end: int) -> FleetSum:
+@dataclass(frozen=True, slots=True)
+class _Hours:
+    """Bins by their beginning."""
+
+    seen: Sequence[Mapping[int, RollupBin]]
+    unseen: Mapping[int, RollupBin]
+
+
+def _sum(hours: _Hours, start: int, end: int) -> FleetSum:
     elapsed = productive = faults = uncounted = 0
     elapsed_gpu = productive_gpu = faults_gpu = 0
     lost: dict[Phase, int] = {}
     for at in range(start, end, Resolution.HOUR):
-        found = [each.cells for each in (one.get(at) for one in hours) if each is not None]
+        unseen = hours.unseen.get(at)
+        for cell in () if unseen is None else unseen.cells:
+            if cell.kind is SpanKind.FAULT and cell.gpu_ns is not None:
+                lost[cell.phase] = lost.get(cell.phase, 0) + cell.gpu_ns
+            elif cell.kind is SpanKind.FAULT:
+                uncounted += cell.ns
+        found = [each.cells for each in (one.get(at) for one in hours.seen) if each is not None]
         for cell in chain.from_iterable(found):
             if cell.phase is Phase.EXCLUDED:
                 continue

@@ -293,6 +293,7 @@ def fleet_figures(view: FleetView) -> Shown:
     return {
         "now": _sum(view.now), "before": _sum(view.before), "columns": [_sum(each) for each in view.columns],
         "runs": view.runs, "runs_lived": view.runs_lived, "runs_without_gpus": view.runs_without_gpus,
+        "runs_unseen": view.runs_unseen,
         "states": {state.value: times for state, times in view.states},
         "open_alerts": view.open_alerts,
         "causes": [

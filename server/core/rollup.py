@@ -268,14 +268,18 @@ class Lived(NamedTuple):
 
     until: int
     untold_until: int | None
+    sees_training: bool = True
+    """Somebody tells its steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetBins:
-    """Bins of all runs added up, apart by whether the number of GPUs is known."""
+    """Bins of all runs added up, apart by whether the number of GPUs is known, and steps are told at all."""
 
     told: tuple[RollupBin, ...]
     untold: tuple[RollupBin, ...]
+    unseen: tuple[RollupBin, ...]
+    """Of runs of whose steps nobody tells: whether they trained is not known."""
     lives: tuple[Lived, ...]
     """One of each run that has any."""
 

@@ -226,12 +226,17 @@ class Reader:
         """See `Store.fleet_rollup_by_gpus`."""
         told: list[RollupBin] = []
         untold: list[RollupBin] = []
+        unseen: list[RollupBin] = []
         lives: list[Lived] = []
-        for inside in self._fleet_bins(resolution, start, end).values():
+        blind = self._without_steps()
+        for run_id, inside in self._fleet_bins(resolution, start, end).items():
             last = last_untold = 0
             for each in inside:
                 over = each.start + each.count * resolution.value
                 last = max(last, over)
+                if run_id in blind:
+                    unseen.append(each)
+                    continue
                 without = tuple([cell for cell in each.cells if cell.gpu_ns is None])
                 if not without:
                     told.append(each)
@@ -241,8 +246,16 @@ class Reader:
                 rest = tuple([cell for cell in each.cells if cell.gpu_ns is not None])
                 if rest:
                     told.append(RollupBin(each.start, rest, each.count))
-            lives.append(Lived(last, last_untold or None))
-        return FleetBins(summed(told, resolution), summed(untold, resolution), tuple(lives))
+            lives.append(Lived(last, last_untold or None, run_id not in blind))
+        sums = (summed(each, resolution) for each in (told, untold, unseen))
+        return FleetBins(*sums, tuple(lives))
+
+    def _without_steps(self) -> frozenset[int]:
+        """Runs that lived and whose training goodput is unknown all the same: nobody tells their steps."""
+        view = tables.run_view.c
+        with self._engine.begin() as connection:
+            found = select(view.run_id).where(view.training_goodput.is_(None), view.elapsed_ns > 0)
+            return frozenset(connection.execute(found).scalars())
 
     def _fleet_bins(self, resolution: Resolution, start: int, end: int) -> dict[int, list[RollupBin]]:
         """Bins by run."""

@@ -336,6 +336,26 @@ def test_what_runs_without_a_gpu_number_lost_is_unknown_and_never_nothing(store:
     assert "1 of 2 runs tells no GPUs and is left out of these" in html.Div(content(view)).words()
 
 
+def test_a_run_of_whose_steps_nobody_tells_is_in_no_goodput_of_the_fleet(store: Store, batch):
+    seen, unseen = Story("seen", gpus=8), Story("unseen", gpus=8)
+    seen.start().bring_up(10).steps(1, 90).finish()
+    unseen.start().wait(500).die(after=5).stop(40).start(Initiator.FAULT).wait(455)
+    clock = Clock(unseen.at + 2 * S)
+    told = [fact for fact in unseen.facts if fact.emitter == "launcher"]
+    store.append([batch(*told)])
+    Projector(store, clock).derive_due()
+    view = Queries(store, clock).fleet_page.view()
+    assert (view.now.training_goodput, view.now.infrastructure_goodput) == (None, None)
+    assert "is unknown: nobody tells the steps of 1 run" in html.Div(content(view)).words()
+    store.append([batch(*seen.facts)])
+    Projector(store, clock).derive_due()
+    view = Queries(store, clock).fleet_page.view()
+    assert (view.now.training_goodput, view.now.elapsed_ns) == (0.9, 100 * S)
+    assert (view.runs_lived, view.runs_unseen, view.runs_without_gpus) == (2, 1, 0)
+    assert dict(view.now.lost_gpu_ns)[Phase.STOPPING] == 8 * 40 * S, "what its faults cost is known all the same"
+    assert "without 1 of 2 runs of which nobody tells steps" in html.Div(content(view)).words()
+
+
 def test_who_needs_a_person_is_ranked_by_what_is_being_lost(store: Store, batch):
     """A small crash loop, a large run that does nothing, one of unknown size, one that is over; not who trains."""
     loop, large, training, unknown, over = (

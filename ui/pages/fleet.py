@@ -67,11 +67,16 @@ def sentence(view: FleetView) -> str:
     """How good it was, what took most, and whether anybody is needed."""
     goodput = view.now.training_goodput
     if goodput is None:
-        lead = "No run lived in the last 7 days."
+        lead = "No run lived in the last 7 days"
+        if view.runs_unseen:
+            lead = (
+                f"Training goodput over 7 days is unknown: nobody tells the steps of {_of_runs(view.runs_unseen, view)}"
+            )
     else:
         by_gpus = view.now.training_goodput_by_gpus
         lead = f"{text.share(goodput)} training goodput over 7 days by the time of runs"
         lead += f" ({text.share(by_gpus)} by GPU-hours{_left_out(view)})" if by_gpus is not None else _unweighted(view)
+        lead += _unseen(view)
         before = view.before.training_goodput
         if before is not None:
             points = (goodput - before) * 100
@@ -82,13 +87,24 @@ def sentence(view: FleetView) -> str:
         silent = dict(view.now.lost_gpu_ns).get(Phase.SILENT, 0)
         if known and silent > known[0][1]:
             lead += f"; of {text.gpu_hours(silent)} nobody told what they did"
-        lead += "."
+    lead += "."
     needs = text.count(view.wanting_count, "run")
     return (
         f"{lead} {needs} need{'s' if view.wanting_count == 1 else ''} a person."
         if view.wanting_count
         else (f"{lead} No run needs a person.")
     )
+
+
+def _of_runs(some: int, view: FleetView) -> str:
+    return text.count(some, "run") if some == view.runs_lived else f"{some} of {text.count(view.runs_lived, 'run')}"
+
+
+def _unseen(view: FleetView) -> str:
+    """How many runs are in no goodput, since nobody tells their steps."""
+    if not view.runs_unseen:
+        return ""
+    return f", without {_of_runs(view.runs_unseen, view)} of which nobody tells steps"
 
 
 def _left_out(view: FleetView) -> str:
@@ -134,6 +150,8 @@ def _tiles(view: FleetView) -> list[Markup]:
 
 
 def _by_gpus(view: FleetView, goodput: float | None) -> list[Content]:
+    if view.runs_unseen == view.runs_lived > 0:
+        return ["nobody tells steps"]
     if goodput is None:
         return ["each run by its time, whatever its size"]
     said: list[Content] = [f"by GPU-hours: {text.share(goodput)}"]
