@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import logging
 import os
 import re
 import signal
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import IO
 
 from rerail.collectors.agent import Agent
+from rerail.collectors.agent import log as agent_log
 from rerail.collectors.demo.in_process import COLLECTIVE_TIMEOUT
 from rerail.collectors.demo.schedule import Fault, schedule, worker_socket
 from rerail.collectors.identity import identity, inherited
@@ -100,6 +102,8 @@ def run_demo(demo: Demo, outlet: Outlet, *, screen: IO[str] | None = None) -> De
     agent = Agent(demo.directory, outlet, node, run=demo.run, sources=[source, dumps_of_workers(demo, node)])
     stop = threading.Event()
     watching = threading.Thread(target=agent.run, args=(stop,), name="rerail-agent", daemon=True)
+    if screen is not None:
+        agent_log.setLevel(logging.ERROR)  # that a rank which was killed cannot be asked is part of the show
     began = time.monotonic()
     exit_code: int | None = None
     with log_path.open("ab") as log:
