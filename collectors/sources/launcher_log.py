@@ -85,6 +85,11 @@ class LauncherLog:
         self.zones_untold = 0
         """Lines whose stamp does not say its time zone."""
 
+    def knows_what(self, before: LauncherLog) -> None:
+        """The same log was read up to here by `before`: who speaks in it, and who had an error, is known."""
+        self.labels, self.going_on = before.labels, before.going_on
+        self.before, self.looks_back, self._is_announced = before.before, before.looks_back, before._is_announced
+
     def told(self) -> int:
         """How much was stated so far or is open: it grows where a line said something."""
         open_ones = len(self.tracebacks.open) + len(self.pieces.waiting) + bool(self.block)

@@ -97,6 +97,11 @@ class ProgressLog:
         """How lines of its steps are written; the last first."""
         self._alikes_left = MOST_ALIKE_MADE
 
+    def knows_what(self, before: ProgressLog) -> None:
+        """The same log was read up to here by `before`: how its step lines are written is known."""
+        self._prefix, self._likes = before._prefix, before._likes
+        self._alikes, self._alikes_left = before._alikes, before._alikes_left
+
     def take(self, raw: bytes, line: Line) -> bool:
         """One line; whether it told something of progress."""
         self._raw = raw
