@@ -118,6 +118,36 @@ def test_a_counter_tells_its_increases_together_and_survives_a_reset():
     ]  # fmt: skip
 
 
+def test_what_a_counter_shows_when_it_begins_is_no_increase_and_what_it_gains_in_its_first_minute_is():
+    """As Prometheus' own `increase`: since when the machine has counted is not known."""
+    rule = replace(BY_NAME["ecc_uncorrectable"], step_seconds=None)
+    begins = BEGAN + 4 * STEP
+    rising = {begins - 9: 0.0, begins - 8: 1.0, begins: 3.0, begins + STEP: 3.0}
+    facts = told(
+        rule,
+        (gpu(), at(0, 0, 0, 0, 0, 0)),
+        (gpu(number=3), at(7, 7, first=4)),  # a machine that has counted since it started
+        (gpu(number=4), rising),
+        (gpu("node2"), {begins - 9: 6.0, begins: 8.0}),
+    )
+    assert sorted((step, text.split(": ")[2].split(" (")[0]) for step, text in words(facts)) == [
+        (4, "2 more, 8 in all"), (4, "3 more, 3 in all"),
+    ]  # fmt: skip
+
+
+def test_the_last_xid_of_an_exporter_that_is_new_itself_is_no_event():
+    """It may be days old. Where the machine's other GPUs were watched before, it came about now."""
+    facts = told(
+        BY_NAME["xid"],
+        (gpu("new", 1), at(0, 0, 0, first=3)), (gpu("new", 2), at(13, 13, 13, 79, first=3)),
+        (gpu("old", 1), at(0, 0, 0, 0, 0)), (gpu("old", 2), at(31, first=3)),
+        (gpu("renamed", 1, job="a"), at(0, 45, 45)), (gpu("renamed", 1, job="b"), at(45, 45, first=3)),
+    )  # fmt: skip
+    assert [(fact.node, fact.code) for fact in facts if isinstance(fact, Evidence)] == [
+        ("renamed", "xid:45"), ("old", "xid:31"), ("new", "xid:79"),
+    ]  # fmt: skip
+
+
 def test_what_appears_is_told_each_time_and_not_where_it_was_there_already():
     rule = BY_NAME["row_remap_failure"]
     facts = told(rule, (gpu(), at(1, 1, None, None, 1, 1)), (gpu(number=3), at(None, 1, 1)))
