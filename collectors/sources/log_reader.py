@@ -19,7 +19,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from rerail.collectors.patience import Patience
 from rerail.collectors.sources.attempts import MOST_WAITING, Attempts, AttemptState
@@ -71,6 +71,10 @@ class Read:
     """Lines of a kind of which enough was kept."""
     steps_undated: int = 0
     """Lines of steps that nothing dates."""
+    counted: tuple[Any, ...] = ()
+    """What lines of steps that nothing dates tell of the time they took (`ProgressState.counted`)."""
+    counted_ns: int = 0
+    """How long the steps took in all, by whose lines everything is dated; 0 where instants are told."""
     bars_dated_back: int = 0
     """Lines of bars that are dated by their clock, from when the file was written last."""
     digest: str = ""
@@ -243,20 +247,28 @@ def read_log(
     worker_only: bool = False,
     tell: Callable[[int], None] | None = None,
     patience: Patience | None = None,
+    is_dated: Callable[[], None] | None = None,
 ) -> Read:
     """The facts of a whole log, or of what could be read of it within `patience`.
 
     `fallback_at` is the instant of evidence in a log without any stamp; `restart` says which attempt the whole log is
     of, where its place tells; `written_at` is when the file was written last, which dates the bars at its end where
     no line does; `prefix` is put before every line (`[default1]:` for the log of local rank 1);
-    `worker_only`: no line of it is a launcher's. `tell` hears how many bytes were read.
+    `worker_only`: no line of it is a launcher's. `tell` hears how many bytes were read, and `is_dated` once an instant was told: it is not read twice then.
     """
     options = _Options(
         emitter, run, node, fallback_at, zone_seconds, year, restart, written_at, prefix, worker_only, tell,
-        patience or Patience(None),
+        patience or Patience(None), is_dated,
     )  # fmt: skip
     read = _read(file, options, None)
     has_time = not options.patience.is_over(now=True)
+    if has_time and read.counted and not read.is_stamped and written_at is not None and file.seekable():
+        total = read.counted[0]
+        if read.bytes < AGAIN_BYTES and 0 < total < written_at:
+            file.seek(0)
+            again = _read(file, options, None, begins_at=written_at - total, counted=read.counted)
+            again.is_stamped, again.zone_is_told, again.counted_ns = False, False, total
+            return again
     if has_time and not read.is_stamped and fallback_at is not None and read.bytes < AGAIN_BYTES and file.seekable():
         # Lines of the in-process wrapper are moments, and need an instant: in a log without any, all are one.
         file.seek(0)
@@ -280,6 +292,7 @@ class _Options:
     worker_only: bool
     tell: Callable[[int], None] | None
     patience: Patience
+    is_dated: Callable[[], None] | None
 
 
 class BlockReader:
@@ -418,13 +431,18 @@ class BlockReader:
             self._attempts.heard(0 if at is None else at)
 
 
-def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
+def _read(
+    file: BinaryIO, options: _Options, last_at: int | None, *, begins_at: int | None = None,
+    counted: Sequence[Any] = (),
+) -> Read:  # fmt: skip
     state = AttemptState(attempt=options.restart or 0, last_at=last_at)
     attempts = Attempts(state, emitter=options.emitter, node=options.node, run=options.run, run_is_told=True)
     clock = LocalClock(options.zone_seconds, options.year)
     progress = ProgressLog(attempts, clock)
     log = LauncherLog(attempts, clock, Tracebacks(), progress=None if options.worker_only else progress)
     log.prefix = options.prefix
+    if begins_at is not None:
+        progress.begin_at(begins_at, list(counted))
     fallback_at, patience = options.fallback_at, options.patience
     reader = BlockReader(
         log, progress, fallback_at=fallback_at, is_of_workers=options.worker_only, patience=patience
@@ -436,6 +454,8 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
         read.bytes += len(block)
         read.nuls += block.count(0)
         done = reader.take(block, offset)
+        if options.is_dated is not None and state.last_at is not None:
+            options.is_dated()
         if options.tell is not None:
             options.tell(read.bytes)
         if patience.is_over(now=True):
@@ -446,7 +466,7 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
         progress.date_back(options.written_at)
         read.bars_dated_back = progress.state.dated_back - before_it
     progress.flush_all()
-    read.steps_undated = progress.state.undated
+    read.steps_undated, read.counted = progress.state.undated, tuple(progress.state.counted)
     read.is_stamped = state.last_at is not None and state.last_at != fallback_at
     reader.give_up()
     if not options.worker_only:

@@ -405,7 +405,7 @@ def test_an_address_that_is_none_is_refused():
 
 
 @pytest.mark.parametrize(
-    "target, more, right",
+    ("target", "more", "right"),
     [
         ("/", {}, "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"),
         ("/?Param2=value2&Param1=value1", {}, "b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2500"),
