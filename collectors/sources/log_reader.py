@@ -254,7 +254,8 @@ def read_log(
     `fallback_at` is the instant of evidence in a log without any stamp; `restart` says which attempt the whole log is
     of, where its place tells; `written_at` is when the file was written last, which dates the bars at its end where
     no line does; `prefix` is put before every line (`[default1]:` for the log of local rank 1);
-    `worker_only`: no line of it is a launcher's. `tell` hears how many bytes were read, and `is_dated` once an instant was told: it is not read twice then.
+    `worker_only`: no line of it is a launcher's. `tell` hears how many bytes were read; `is_dated` is called once an
+    instant was told: the file is not read twice then.
     """
     options = _Options(
         emitter, run, node, fallback_at, zone_seconds, year, restart, written_at, prefix, worker_only, tell,
