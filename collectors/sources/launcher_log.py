@@ -273,9 +273,10 @@ class LauncherLog:
         elif torchrun.DONE.search(text):
             if attempts.state.told and "ended" in attempts.state.told:
                 attempts.end_run(at, Outcome.COMPLETED)
-        elif torchrun.DEATH_SIGNAL.search(text):
+        elif match := torchrun.DEATH_SIGNAL.search(text):
             attempts.evidence(at, by if by != "ft_launcher" else "nvrx", text, code="death_signal")
-            attempts.end_run(at, Outcome.STOPPED, masked(text)[:1000])
+            is_interrupt = match["signal"] in torchrun.INTERRUPTS
+            attempts.end_by_signal(at, masked(text)[:1000], is_interrupt=is_interrupt)
         else:
             self._rest(line, at)
 

@@ -241,7 +241,7 @@ def slurm(why: str) -> str:
     [
         ("", "unknown", "in_job"),
         (CLOSING, "unknown", "in_job"),
-        (DEATH + CLOSING, "operator_stop", "in_job"),
+        (DEATH + CLOSING, "sigterm", "in_job"),
         (slurm("PREEMPTION") + DEATH + CLOSING, "preemption", "requeue"),
         (DEATH + CLOSING + slurm("PREEMPTION"), "preemption", "requeue"),
         (DEATH + CLOSING + slurm("TIME LIMIT"), "time_limit", "in_job"),
