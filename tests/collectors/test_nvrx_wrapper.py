@@ -62,7 +62,8 @@ short = timedelta(seconds=0.2)
 wrapper = inprocess.Wrapper(**observed_arguments(
     recorder, store_kwargs={"port": port}, initialize=None, finalize=Close(), health_check=Check(),
     soft_timeout=timedelta(seconds=20 if fault == "raise" else 2), hard_timeout=timedelta(seconds=30),
-    monitor_thread_interval=short, monitor_process_interval=short, progress_watchdog_interval=short, last_call_wait=short,
+    monitor_thread_interval=short, monitor_process_interval=short,
+    progress_watchdog_interval=short, last_call_wait=short,
 ))
 try:
     wrapper(training)()
