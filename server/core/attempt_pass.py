@@ -86,7 +86,8 @@ def attempt_pass(record: AttemptRecord, around: Surroundings, carry: Carry, numb
     noticed_at = _notice(record, blocks, around) if around.is_interrupted else None
     told = [phase for phase in record.phases if phase.phase is not Phase.QUEUED and phase.start is not None]
     queue = [*around.queue, *record.told_queue(around.end)]
-    runs_at = None if around.speaks_for_ranks else runs_from(record, queue, noticed_at)
+    is_relaunch = carry.kind is SpanKind.FAULT
+    runs_at = None if around.speaks_for_ranks else runs_from(record, queue, noticed_at, is_relaunch=is_relaunch)
     bring_up_ends_at = noticed_at if noticed_at is not None else (record.ended_at or around.end)
     if runs_at is not None:
         bring_up_ends_at = min(bring_up_ends_at, runs_at)
