@@ -92,7 +92,7 @@ def attempt_pass(record: AttemptRecord, around: Surroundings, carry: Carry, numb
     if runs_at is not None:
         bring_up_ends_at = min(bring_up_ends_at, runs_at)
 
-    claims = [_closed_claim(phase) for phase in told if phase.end is not None]
+    claims = [_closed_claim(phase, runs_at) for phase in told if phase.end is not None]
     claims += [Claim(load.start, load.end, Phase.LOADING) for load in record.loads]
     dying_bring_up = False
     for phase in told:
@@ -147,9 +147,13 @@ def attempt_pass(record: AttemptRecord, around: Surroundings, carry: Carry, numb
     return AttemptPass(painted, Carry(high_water_step, kind, spill), noticed_at, last_activity_at, runs_at, overlays)
 
 
-def _closed_claim(phase: ToldPhase) -> Claim:
+def _closed_claim(phase: ToldPhase, runs_at: int | None) -> Claim:
+    """What was told, but that a group which is known to run is not brought up any more."""
     assert phase.start is not None and phase.end is not None
-    return Claim(phase.start, phase.end, phase.phase, phase.name)
+    end = phase.end
+    if runs_at is not None and phase.phase in BRING_UP and phase.start < runs_at:
+        end = min(end, runs_at)
+    return Claim(phase.start, end, phase.phase, phase.name)
 
 
 def _notice(record: AttemptRecord, blocks: Sequence[StepBlock], around: Surroundings) -> int:

@@ -5,6 +5,8 @@ Rules
   is not known, neither work nor loss.
 - A group is known to run once all that was told of its bring-up is over: rendezvous completed, workers started,
   initialized, told phases and loads closed, queueing ended. Where nothing of a bring-up was told, from its start.
+- Ranks that beat and tell of nothing else do not tell of steps either: their first beat ends what was told of bring-up,
+  which nobody else ends.
 - One whose bring-up is still open is not known to run, nor is one whose fault is noticed no later than that.
 - A relaunch that died within `BRING_UP_NS` of that is not known to have run either, where nobody says that it was
   initialized: a launcher is done once it has started workers, and those are not done by then. So relaunches that die
@@ -37,12 +39,16 @@ def runs_from(
     `is_relaunch`: it follows a fault, and nothing has run since.
     """
     told = [phase for phase in record.phases if phase.phase in BRING_UP]
+    beat = record.heartbeat_from
+    if beat is not None:
+        told = [phase for phase in told if phase.start is None or phase.start >= beat]
     over = [phase.end for phase in told if phase.end is not None]
+    over += [] if beat is None else [beat]
     over += [load.end for load in record.loads]
     over += [at for at in (record.marks.get(stage) for stage in _STAGES_OVER) if at is not None]
     begun = [phase.start for phase in told if phase.end is None and phase.start is not None]
     rendezvous = record.marks.get(MarkStage.RENDEZVOUS_STARTED)
-    if rendezvous is not None and MarkStage.RENDEZVOUS_COMPLETED not in record.marks:
+    if rendezvous is not None and MarkStage.RENDEZVOUS_COMPLETED not in record.marks and beat is None:
         begun.append(rendezvous)
     at = max(over, default=record.started_at)
     if begun and (not over or at <= max(begun)):
