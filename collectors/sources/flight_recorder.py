@@ -73,4 +73,8 @@ FORMAT = ImportFormat(
     summary="PyTorch flight recorder dumps, pickle or JSON: files named by their rank, or folders of them",
     read=read,
     in_folder=belongs,
+    example="dumps/ --run llm",
+    tells="which rank did not come to a collective, lags or differs, and what was pending",
+    cannot_tell="steps, attempts, and when a dump without stamps was written; whose fault it was that a rank did not "
+    "come",
 )

@@ -154,4 +154,9 @@ FORMAT = ImportFormat(
     summary="a log of a launcher, of workers, or of any framework; or a folder of all that one run left behind",
     read=_logs,
     read_folder=read_folder,
+    example="train.log --run llm --zone Asia/Seoul",
+    tells="attempts, exits, evidence of faults, and of training logs steps, saves, loads and evaluations",
+    cannot_tell="GPUs, heartbeats, waits for data; instants where no line carries one, but for those that can be "
+    "counted on from another, or back from when the file was written last (it says so)",
+    options=frozenset({"--zone", "--still-running"}),
 )
