@@ -261,6 +261,8 @@ def _read_cycle_files(paths: Sequence[Path], run: RunFiles, ends: dict[int, int]
     for path, info in told:
         if not isinstance(info, CycleInfo):
             reason = "the launcher's log beside it tells more" if has_launcher else "cycle file: no whole answer"
+            if not has_launcher and path.name.endswith(".current"):
+                reason = "cycle file: a copy of the newest, which is read"
             run.files.append(FileRead(str(path), "skipped", reason=reason))
             continue
         emitter = f"file/{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
