@@ -76,7 +76,7 @@ MOST_UNDATED = 200
 STAMP_WITHIN = 120
 """So many characters of a line of no known logger may hold its stamp."""
 
-COUNTED = frozenset({"nemo", "megatron"})
+COUNTED = frozenset({"nemo", "megatron", "maxtext"})
 """Their lines tell how long a step took, and often no instant."""
 SAVES_WHILE_WAITING = frozenset({"transformers"})
 _RECEIVED = re.compile(rb"^(\d{9,10})\.(\d{1,9}) ")

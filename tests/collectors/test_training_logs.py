@@ -274,6 +274,7 @@ NEMO_LINE = (
     "Training epoch 0, iteration {0}/999 | lr: 1e-05 | global_step: {0} | reduced_train_loss: 3.2 | "
     "train_step_timing in s: 2.5\n"
 )
+MAXTEXT_LINE = "completed step: {0}, seconds: 2.500, TFLOP/s/device: 17.022, total_weights: 196608, loss: 12.038\n"
 MEGATRON_LINE = (
     " iteration {0:8d}/  5000 | consumed samples: {0} | elapsed time per iteration (ms): 2500.0 | loss: 3.1 |\n"
 )
@@ -286,6 +287,7 @@ MEGATRON_LINE = (
         (NEMO_LINE, [*range(100), *range(50, 200)], [(1, 100), (51, 200)]),
         (MEGATRON_LINE, range(10, 1001, 10), [(1, 1000)]),
         (MEGATRON_LINE, range(501, 601), [(501, 600)]),
+        (MAXTEXT_LINE, range(10), [(1, 10)]),
     ],
 )
 def test_steps_that_nothing_dates_end_when_the_file_was_written_and_took_what_their_lines_tell(line, steps, told):
@@ -321,3 +323,22 @@ def test_of_a_bar_that_is_printed_a_thousand_times_all_steps_are_told():
     steps = [fact for fact in read.facts if isinstance(fact, Steps)]
     assert sum(fact.step_count for fact in steps) == 1000
     assert (steps[-1].at, read.steps_undated, read.bars_dated_back) == (written, 0, 500)  # those that are kept
+
+
+@pytest.mark.parametrize(
+    ("line", "told", "step"),
+    [
+        ("completed step: 4, seconds: 5.669, TFLOP/s/device: 134.884, loss: 11.110", Told.STEP, 5),
+        ("[Rampup Batch Size Phase], completed step: 4, seconds: 5.669, total_weights: 8, loss: 11.1", Told.STEP, 5),
+        ("completed profiler activation/deactivation step: 4, total_weights: 8, loss: 11.110", Told.STEP, 5),
+        ("saved a checkpoint at step 4", Told.SCHEDULED, 5),
+        ("Started an asynchronous checkpoint save for step 4", Told.SCHEDULED, 5),
+        ("Saved a checkpoint at step 4.", Told.SAVED, 5),
+        ("restoring from this run's directory step 4", Told.LOADED, 5),
+        ("restoring from this run's directory latest step           4", Told.LOADED, 5),
+    ],
+)
+def test_the_words_of_maxtext_from_its_first_release_to_the_latest(line: str, told: Told, step: int):
+    assert may_tell(line.encode())
+    (found,) = [each for each, _ in read_progress(line)]
+    assert (found.told, found.framework, found.step) == (told, "maxtext", step)
