@@ -42,7 +42,6 @@ from rerail.collectors.sources.tail import (
     nul_count,
     shown_alone,
     whole_block,
-    whole_lines,
 )
 from rerail.collectors.sources.tracebacks import Tracebacks
 from rerail.server.core.facts import Fact
@@ -212,14 +211,17 @@ class LauncherSource:
         )  # fmt: skip
         attempts = self._attempts(state, f"launcher/{self._node[:120]}/{mark}")
         local = LOCAL_RANK_IN_PATH.search(str(path))
-        prefix = b"[default%d]:" % int(local[1]) if local else b""
-        log = LauncherLog(attempts, LocalClock(self._zone_seconds), Tracebacks(kept.get("tracebacks")))
+        clock = LocalClock(self._zone_seconds)
+        log = LauncherLog(attempts, clock, Tracebacks(kept.get("tracebacks")))
+        log.prefix = b"[default%d]:" % int(local[1]) if local else b""
         offset = kept["offset"]
-        for first, line, following in whole_lines(path, kept["offset"]):
-            log.take_worker(prefix + line, first)
+        block, following = whole_block(path, offset)
+        if block:
+            reader = BlockReader(log, ProgressLog(attempts, clock), fallback_at=noticed_at, is_of_workers=True)
+            reader.take(block, offset, broken_lines(block))
             offset = following
         if is_whole and (rest := last_part(path, offset)):
-            log.take_worker(prefix + rest, offset)
+            log.take_worker(rest, offset)
             offset += len(rest)
         attempts.heard(noticed_at)
         memory["workers"][str(path)] = {
