@@ -87,6 +87,19 @@ class Read:
     stopped_at: int | None = None
     """The byte at which the time for reading was over; None where it was read whole."""
 
+    def how_dated(self) -> str:
+        """How that was dated of which no line tells an instant, and how good that is; empty where there is nothing."""
+        if self.counted_ns:
+            return (
+                f"no line tells when it was: steps took the {self.counted_ns / 1e9:,.0f} s that their lines tell, "
+                "counted back from when the file was written last; when they were is off by what came behind the last "
+                "of them, and what stood still in between (saves, loads, restarts) took no time that is known"
+            )
+        if self.bars_dated_back:
+            bars = f"{self.bars_dated_back} line{'s' if self.bars_dated_back > 1 else ''}"
+            return f"{bars} of bars dated by the clock of the bar, counted back from when the file was written last"
+        return ""
+
 
 class _Shapes:
     """What is known of lines by their shape."""

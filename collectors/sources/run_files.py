@@ -190,7 +190,8 @@ def read_run_files(
         if is_guessed:
             fallback = path.stat().st_mtime_ns
         before = len(run.facts)
-        run.files.append(_read(path, kind, run, fallback, tell, zone_seconds, seconds))
+        written_at = fallback if is_guessed else None
+        run.files.append(_read(path, kind, run, fallback, tell, zone_seconds, seconds, written_at))
         if is_guessed and any(fact.at == fallback for fact in run.facts[before:]):
             run.dated_by_file.append(str(path))
         for fact in run.facts[before:]:
@@ -320,13 +321,14 @@ def _read(
     tell: Callable[[str, int], None] | None,
     zone_seconds: int,
     seconds: float | None,
+    written_at: int | None,
 ) -> FileRead:
     mark = hashlib.sha256(str(path).encode()).hexdigest()[:16]
     emitter = f"{'log' if kind == 'log' else 'file'}/{mark}"
     run.paths[emitter] = str(path)
     try:
         if kind == "log":
-            return _read_log(path, emitter, run, fallback, tell, zone_seconds, seconds)
+            return _read_log(path, emitter, run, fallback, tell, zone_seconds, seconds, written_at)
         if kind == "agent events":
             with open_log(path) as file:
                 found = list(
@@ -373,6 +375,7 @@ def _read_log(
     tell: Callable[[str, int], None] | None,
     zone_seconds: int,
     seconds: float | None,
+    written_at: int | None,
 ) -> FileRead:
     place = str(path).replace(os.sep, "/")
     attempt = ATTEMPT_IN_PATH.findall(place)
@@ -386,6 +389,7 @@ def _read_log(
             year=time.gmtime(path.stat().st_mtime).tm_year, prefix=prefix,
             restart=int(attempt[-1]) if attempt else None, worker_only=bool(attempt),
             tell=None if tell is None else lambda done: tell(str(path), done), patience=Patience(seconds),
+            written_at=written_at,
         )  # fmt: skip
     facts = read.facts
     if attempt:  # the log of one attempt's workers tells of no other
@@ -396,6 +400,7 @@ def _read_log(
     reason = None
     remarks = [CUT_OFF.format(packing=cut[0])] if cut else []
     remarks += [nul_words(read.nuls)] if read.nuls else []
+    remarks += [dated] if (dated := read.how_dated()) else []
     if read.stopped_at is not None:
         reason = f"reading stopped after {seconds:g} s at byte {read.stopped_at}: nothing behind it was read"
     return FileRead(str(path), "log", len(facts), read.bytes, read.lines_counted, reason, "; ".join(remarks) or None)

@@ -107,16 +107,8 @@ def _what_of_training(read: Read) -> str:
     """What a log told of training, and what it did not, in a sentence; empty where it told of none."""
     steps = sum(fact.step_count for fact in read.facts if isinstance(fact, Steps))
     undated = f"{read.steps_undated} lines of steps tell no instant (kubectl logs --timestamps, or `| ts '%.s'`)"
-    if read.counted_ns:
-        undated = (
-            f"no line tells when it was: steps took the {read.counted_ns / 1e9:,.0f} s that their lines tell, counted "
-            "back from when the file was written last; when they were is off by what came behind the last of them, and "
-            "what stood still in between (saves, loads, restarts) took no time that is known"
-        )
-    if read.bars_dated_back:
-        bars = _count(read.bars_dated_back, "line")
-        back = f"{bars} of bars dated by the clock of the bar, counted back from when the file was written last"
-        undated = f"{undated}; {back}" if read.steps_undated else back
+    if dated := read.how_dated():
+        undated = f"{undated}; {dated}" if read.steps_undated else dated
     if not steps:
         return f"no steps: {undated}" if read.steps_undated or read.bars_dated_back else ""
     attempts = sum(isinstance(fact, AttemptStarted) for fact in read.facts)
