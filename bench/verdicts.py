@@ -4,8 +4,10 @@
 
 The failures are real runs of NVRx's ft_launcher and in-process wrapper (three versions) and of torchrun, in
 `tests/corpus/verdicts`, with the fault that was injected in `tests/corpus/verdicts.json`; and single lines of public
-logs in `tests/corpus/log_lines.tsv`. Beside ours stands what NVRx's own restart agent (0.7 development tree,
-deterministic mode) answered for some of them, as recorded in `tests/corpus/restart_agent.json`.
+logs in `tests/corpus/log_lines.tsv`; excerpts of public logs in `tests/corpus/public_failures.jsonl`; and whole logs in
+`tests/corpus/whole_logs.jsonl`, written to hold what a run survived or what is told of others. Beside ours stands what
+NVRx's own restart agent (0.7 development tree, deterministic mode) answered for some of them, as recorded in
+`tests/corpus/restart_agent.json`.
 
 A rank counts as right where the truth names one and the verdict names it; naming none is *silent*, another is *wrong*.
 Where the truth names none, naming one is wrong.
@@ -165,6 +167,18 @@ def public() -> list[Judged]:
     return found
 
 
+def whole() -> list[Judged]:
+    """Every log of `whole_logs.jsonl`, as the only one of a run or beside those of other ranks; the last end counts."""
+    found = []
+    for row in (CORPUS / "whole_logs.jsonl").read_text().splitlines():
+        entry = json.loads(row)
+        with tempfile.TemporaryDirectory() as folder:
+            for name, lines in entry["files"].items():
+                (Path(folder) / name).write_text("\n".join(lines) + "\n")
+            found.append(_judged(entry, [each.verdict for each in interruptions(read_run_files([folder]))][-1:]))
+    return found
+
+
 def _told(domain: str | None) -> str | None:
     """A domain; None where it is not known, which says nothing."""
     return None if domain == "unknown" else domain
@@ -190,8 +204,7 @@ def _judged(entry: dict, verdicts: list) -> Judged:
     )  # fmt: skip
 
 
-def _print_public(found: list[Judged], *, lists_wrong: bool) -> None:
-    print("excerpts of public logs, right/silent/wrong")
+def _print_judged(found: list[Judged], *, lists_wrong: bool) -> None:
     print(f"{'set':14}{'n':>5}{'class':>12}{'domain':>12}{'rank':>12}{'node':>12}")
     for name in dict.fromkeys(each.set for each in found):
         rows = [each for each in found if each.set == name]
@@ -247,7 +260,10 @@ def main() -> None:
     roles = sum(said in told.split() for _, told, _, said, _ in single)
     print(f"single lines of public logs: {len(single)}; class right {classes}, role right {roles}")
     _print_agent(found)
-    _print_public(public(), lists_wrong=parsed.wrong)
+    print("excerpts of public logs, right/silent/wrong")
+    _print_judged(public(), lists_wrong=parsed.wrong)
+    print("whole logs, right/silent/wrong")
+    _print_judged(whole(), lists_wrong=parsed.wrong)
     if parsed.wrong:
         for each in found:
             if not each.is_class_right or not each.is_domain_right or each.rank_is != "right":

@@ -12,14 +12,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from urllib.parse import urlsplit
 
-from rerail.server.core.alert_life import BY_RULES, AlertEvent, Change, life, refusal_of
+from rerail.server.core.alert_life import BY_RULES, AlertEvent, Change, Standing, life, refusal_of
 from rerail.server.core.channels import KINDS, check_address
 from rerail.server.core.report import iso
 from rerail.server.core.threshold_changes import ThresholdChange
 from rerail.server.core.threshold_changes import refusal_of as threshold_refusal
 from rerail.server.errors import NotFoundError, RefusedRequestError
+from rerail.server.notify.apprise_channel import refusal_of as apprise_refusal
 from rerail.server.problems import LONGEST_NAME, LONGEST_WORDS
 from rerail.server.stated import unfit, whole, words
 from rerail.server.store import SEALED, Store
@@ -65,6 +67,44 @@ class AlertDesk:
         except KeyError:
             raise NotFoundError("alert", key[:200]) from None
 
+    def act_on_group(self, group: str, stated: Mapping[str, object]) -> tuple[AlertEvent, ...]:
+        """Do it to every alert of a group that it fits, all or nothing; the events with their numbers.
+
+        An undo names one of the events of what was done to the group, and undoes all of them. Where a person did
+        something to one of the alerts since `revision`, it is a conflict and nothing is done. Raises NotFoundError,
+        RefusedRequestError (409, 422).
+        """
+        now = self._clock()
+        said = _event_of("", stated, now)
+        if said.change is Change.REOPEN:
+            raise unfit("action", said.change.value, "a group is not reopened; undo what resolved it")
+        if said.change is Change.UNDO and said.undoes is None:
+            raise unfit("undoes", None, "the number of something that was done to this group")
+        revision = whole(stated, "revision")
+
+        def judge(events: Sequence[AlertEvent], undoes: int | None) -> AlertEvent | None:
+            between = [each for each in events if revision is not None and each.event_id > revision]
+            by_people = [each for each in between if each.change not in BY_RULES]
+            if by_people:
+                raise _conflict(by_people[-1].key, by_people[-1], life(events).revision)
+            if said.change is Change.ACKNOWLEDGE and life(events).standing(now) is not Standing.OPEN:
+                return None
+            event = said if undoes is None else replace(said, undoes=undoes)
+            refused = refusal_of(event, events)
+            if refused is not None and refused[0] == "until":
+                raise unfit(*refused)
+            return event if refused is None else None
+
+        try:
+            done = self._store.alerts.act_on_group(group, judge, said.undoes, now)
+        except KeyError:
+            raise NotFoundError("alert group", group[:200]) from None
+        if not done:
+            if said.change is Change.UNDO:
+                raise unfit("undoes", said.undoes, "nothing that was done to this group, or undone already")
+            raise unfit("action", said.change.value, "no alert of this group that it fits")
+        return done
+
     def change_thresholds(self, stated: Mapping[str, object]) -> ThresholdChange:
         """Set thresholds of a rule. Raises RefusedRequestError (422)."""
         said = threshold_change_of(stated, self._clock())
@@ -103,6 +143,8 @@ class AlertDesk:
         if any(said is not None and said.startswith(SEALED) for said in (address, secret)):
             raise unfit("secret", SEALED, "begins like what is sealed")
         refused = check_address(kind, address)
+        if refused is None and kind == "apprise" and (before is None or address != before.address):
+            refused = apprise_refusal(address)
         if refused is not None:
             raise unfit("address", _shown(address), refused)
         is_on = stated.get("is_on", before.is_on if before else True)

@@ -37,6 +37,7 @@ from rerail.server.notify.dispatch import Dispatch
 from rerail.server.problems import ProblemDesk
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
+from rerail.server.rederiving import Rederiving
 from rerail.server.rounds import Rounds
 from rerail.server.sealing import sealing_of
 from rerail.server.settings import Role, Settings
@@ -63,16 +64,17 @@ def create_api(settings: Settings) -> FastAPI:
         watch = AlertWatch(store)
         watching = (watch, Dispatch(store, queries, settings.public_url))
         projector = Projector(store, on_urgent=watch.wake)
+        watching = (*watching, Rederiving(store, on_due=projector.wake))
     ingest = Ingest(store) if projector is None else Ingest(store, on_commit=projector.wake)
     closing = asyncio.Event()
 
     @asynccontextmanager
     async def lifespan(_api: FastAPI) -> AsyncIterator[None]:
         ingest.start()
+        for part in reversed(watching):  # Rederiving first: what is derived before it is of an earlier version.
+            part.start()
         if projector is not None:
             projector.start()
-        for part in watching:
-            part.start()
         try:
             yield
         finally:
@@ -106,7 +108,11 @@ def create_api(settings: Settings) -> FastAPI:
             revision = queries.changes_since(None).cursor
         except StoreAwayError as error:
             return refusal(503, "database_away", f"the database does not answer: {error}", "see rerail doctor")
-        parts = [("writer", ingest), ("projector", projector), *zip(("alerts", "notifier"), watching, strict=False)]
+        parts = [
+            ("writer", ingest),
+            ("projector", projector),
+            *zip(("alerts", "notifier", "rederiving"), watching, strict=False),
+        ]
         stopped = [name for name, part in parts if part and not part.is_running]
         if stopped:
             return refusal(503, "stopped", f"{' and '.join(stopped)} stopped", "restart the server; its log says why")

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from rerail.collectors.archives import Member, TooManyFilesError, members
@@ -30,6 +30,7 @@ from rerail.collectors.plain_text import Piece
 from rerail.collectors.uploads import Kind, Understood, understood
 from rerail.server.core import codec
 from rerail.server.core.facts import ArtefactState, Evidence, WindowState
+from rerail.server.core.flight_recorder.dump import rank_in
 from rerail.server.core.view import ArtefactUse, Attempt
 from rerail.server.core.words import count, duration
 from rerail.server.errors import NotFoundError, RefusedRequestError
@@ -80,6 +81,8 @@ class _Place:
     found: IncidentView
     known: dict[str, ArtefactRow]
     """What its run has already, by SHA-256."""
+    dumps: dict[str, tuple[str, int | None]] = field(default_factory=dict)
+    """The dumps among what is given at once: SHA-256 → name, and the rank that it is of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,20 @@ class _Read:
     content: bytes
     """What of it is kept."""
     facts: list[Evidence]
+
+
+def _refuse_a_copy(place: _Place, digest: str, name: str, rank: int | None) -> None:
+    """Two ranks never write the same bytes: a dump tells instants. Raises RefusedRequestError (409) for a copy."""
+    known = place.known.get(digest)
+    before = place.dumps.get(digest)
+    if before is None and known is not None and known.pieces:
+        before = known.name, rank_in(known.name)
+    if before is not None and before[1] is not None and rank is not None and before[1] != rank:
+        raise RefusedRequestError(
+            409, "a_copy", f"{name}: it is byte for byte {before[0]}, a copy, and nothing that rank {rank} wrote",
+            f"give the file that rank {rank} wrote",
+        )  # fmt: skip
+    place.dumps.setdefault(digest, (name, rank))
 
 
 class ArtefactDesk:
@@ -211,6 +228,8 @@ class ArtefactDesk:
         told = understood(name, content, rank, year, patience)
         if patience.is_ended:
             raise stopped()
+        if told.kind is Kind.FLIGHT_RECORDER:
+            _refuse_a_copy(place, digest, name, rank if rank is not None else rank_in(name))
         facts, refused = self._facts(place.found, digest, told)
         row = ArtefactRow(
             sha256=digest, run_id=incident.run_id, incident_id=incident.incident_id, name=name, kind=told.kind.value,

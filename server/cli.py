@@ -299,7 +299,9 @@ def _add_alerts(commands: argparse._SubParsersAction) -> None:
     alerts.add_argument("--limit", type=int, default=50)
 
     alert = _reading(commands, "alert", "one alert; with a flag, what you did with it", "alerts:alert")
-    alert.add_argument("alert_id", metavar="ID")
+    alert.add_argument(
+        "alert_id", metavar="ID", help="of an alert; or of a group, `problem:ID` or `rule:NAME`: every alert of it"
+    )
     does = alert.add_mutually_exclusive_group()
     does.add_argument("--ack", action="store_true", help="you have it")
     does.add_argument("--silence", metavar="LENGTH", help="nobody is told for so long: 45m, 2h, 3d, 1w")

@@ -46,6 +46,7 @@ from rerail.server.query_results import (
     IncidentView,
     Measurement,
     RefusedPage,
+    RulesProgress,
     RunMarks,
     RunPage,
     RunRow,
@@ -139,6 +140,14 @@ class Queries:
             return saved[0]
         # Its facts are in and its first view is not made yet: make it here rather than deny that the run exists.
         return self._fold(run_id, self._clock())[0]
+
+    def rules_progress(self) -> RulesProgress | None:
+        """How far runs that are over are derived by the rules of this version; None before a server said so."""
+        return self._store.rules_progress()
+
+    def is_outdated(self, run_id: str) -> bool:
+        """Whether a run that is over still is as the rules of another version made it."""
+        return self._store.is_outdated(run_id)
 
     def window(self, run_id: str, start: int, end: int, as_of: int | None = None) -> Account:
         """Where the time of `[start, end)` went."""
@@ -240,6 +249,8 @@ class Queries:
             window_ns = fitting_window(end - start)
         attempts = [entry for entry in marks.attempts if _touches(entry, start, end)]
         spans, points_of_goodput = self._occupancy(run_id, marks, start, end, width_px, window_ns)
+        if not marks.sees_training:
+            points_of_goodput = tuple(replace(point, training=None) for point in points_of_goodput)
         checkpoints = self._store.checkpoints(run_id, start, end)
         shown_checkpoints = thinned_checkpoints(checkpoints, MOST_MARKS)
         incidents = [entry for entry in marks.incidents if _touches(entry, start, end)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from rerail.server.core.alert_life import AlertEvent, Change, Life, Standing, episodes, life, look, undone
@@ -34,6 +34,8 @@ class AlertEntry:
 
     row: AlertRow
     standing: Standing
+    run_name: str | None = None
+    """None where the run has no other name than its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class AlertPage:
     rows: tuple[AlertEntry, ...]
     total: int
     standings: tuple[tuple[str, int], ...]
+    groups: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Of every group in `rows`: standing → how many of all its alerts stand so, without those resolved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ class AlertView:
     history: tuple[AlertHistoryEntry, ...]
     summary: str
     advice: str
+    run_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +156,11 @@ class AlertQueries:
         now = self._clock()
         rows, total = self._store.alerts.rows(standing, search, run, now, offset, limit)
         counts = self._store.alerts.standings(now)
+        names = self._store.alerts.names([row.run for row in rows])
         return AlertPage(
-            tuple(AlertEntry(row, standing_of(row, now)) for row in rows), total,
+            tuple(AlertEntry(row, standing_of(row, now), names.get(row.run)) for row in rows), total,
             tuple((each.value, counts.get(each.value, 0)) for each in Standing),
+            self._store.alerts.groups([row.group_key for row in rows], now),
         )  # fmt: skip
 
     def open_count(self) -> int:
@@ -174,6 +181,7 @@ class AlertQueries:
             row, stands.standing(now), stands, stands.is_flapping(now),
             tuple(AlertHistoryEntry(each, each.event_id in gone) for each in events),
             "" if rule is None else rule.summary, "" if rule is None else rule.advice,
+            self._store.alerts.names([row.run]).get(row.run),
         )  # fmt: skip
 
     def rules(self) -> tuple[RuleView, ...]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from rerail.server.core.facts import Phase
@@ -38,7 +39,7 @@ class FleetSum:
     uncounted_ns: int = 0
     """Not productive, and of no known number of GPUs: what was lost is unknown, or more than `lost_gpu_ns` says."""
     elapsed_gpu_ns: int | None = None
-    """The same weighted by GPUs, as the next two; None where some time is of no known number of GPUs."""
+    """Weighted by GPUs, as the next two, of the time whose GPUs are known; None where there is no such time."""
     productive_gpu_ns: int | None = None
     faults_gpu_ns: int | None = None
 
@@ -101,6 +102,10 @@ class FleetView:
     states: tuple[tuple[RunState, int], ...]
     causes: tuple[CauseCost, ...]
     recoveries: tuple[ScopeRecovery, ...]
+    runs_lived: int
+    """Of the period itself, without the one before."""
+    runs_without_gpus: int
+    """Of these, those of which some time is of no known number of GPUs: that time is not in what GPUs weigh."""
     wanting: tuple[WantingRow, ...]
     wanting_count: int
     open_alerts: int
@@ -120,19 +125,22 @@ class FleetQueries:
         at = self._clock()
         end = -(-at // Resolution.HOUR) * Resolution.HOUR
         start = end - length_ns
-        bins, runs = self._store.fleet_rollup(Resolution.HOUR, start - length_ns, end)
+        bins = self._store.fleet_rollup_by_gpus(Resolution.HOUR, start - length_ns, end)
+        runs = len(bins.lives)
         states = tuple(self._queries.run_states().items())
         wanting, wanting_count = self._store.alerts.wanting(at, MOST_WANTING)
         lemons = self._queries.nodes.nodes(level="lemon", limit=5).rows if runs else ()
         alerts = self._store.alerts
         faults = (alerts.faults_between(start, end), alerts.faults_between(start - length_ns, start))
         columns = []
-        hours = _by_hour(bins)
+        hours = (_by_hour(bins.told), _by_hour(bins.untold))
         for first in range(start, end, COLUMN):
             columns.append(_sum(hours, first, min(end, first + COLUMN)))
         return FleetView(
             start, end, _sum(hours, start, end), _sum(hours, start - length_ns, start), tuple(columns), runs, states,
-            _causes(*faults), _recoveries(*faults), wanting, wanting_count,
+            _causes(*faults), _recoveries(*faults),
+            sum(each.until > start for each in bins.lives),
+            sum((each.untold_until or 0) > start for each in bins.lives), wanting, wanting_count,
             self._queries.alerts.open_count(), tuple(lemons),
         )  # fmt: skip
 
@@ -177,18 +185,16 @@ def _by_hour(bins: tuple[RollupBin, ...]) -> dict[int, RollupBin]:
     return {each.start + place * Resolution.HOUR: each for each in bins for place in range(each.count)}
 
 
-def _sum(hours: Mapping[int, RollupBin], start: int, end: int) -> FleetSum:
+def _sum(hours: Sequence[Mapping[int, RollupBin]], start: int, end: int) -> FleetSum:
     elapsed = productive = faults = uncounted = 0
     elapsed_gpu = productive_gpu = faults_gpu = 0
-    are_gpus_known = True
     lost: dict[Phase, int] = {}
     for at in range(start, end, Resolution.HOUR):
-        found = hours.get(at)
-        for cell in () if found is None else found.cells:
+        found = [each.cells for each in (one.get(at) for one in hours) if each is not None]
+        for cell in chain.from_iterable(found):
             if cell.phase is Phase.EXCLUDED:
                 continue
             elapsed += cell.ns
-            are_gpus_known = are_gpus_known and cell.gpu_ns is not None
             elapsed_gpu += cell.gpu_ns or 0
             productive_gpu += (cell.gpu_ns or 0) if cell.kind is SpanKind.PRODUCTIVE else 0
             faults_gpu += (cell.gpu_ns or 0) if cell.kind is SpanKind.FAULT else 0
@@ -201,7 +207,7 @@ def _sum(hours: Mapping[int, RollupBin], start: int, end: int) -> FleetSum:
             else:
                 lost[cell.phase] = lost.get(cell.phase, 0) + cell.gpu_ns
     ordered = tuple(sorted(((phase, cost) for phase, cost in lost.items() if cost), key=lambda each: -each[1]))
-    by_gpus = (elapsed_gpu, productive_gpu, faults_gpu) if are_gpus_known else (None, None, None)
+    by_gpus = (elapsed_gpu, productive_gpu, faults_gpu) if elapsed_gpu else (None, None, None)
     return FleetSum(start, end, elapsed, productive, faults, ordered, uncounted, *by_gpus)
 
 

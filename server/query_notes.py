@@ -8,6 +8,7 @@ Rules
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from rerail.server.core.notes import Course, MentionKind, Note, Subject, SubjectKind, ToldNote, course
 from rerail.server.core.recovery_configs.changes import changes
@@ -75,6 +76,10 @@ class NoteQueries:
         told = self._store.notes.told(name, MOST_TOLD)[::-1] if kind is SubjectKind.RUN else ()
         return NotesOf(subject, notes, tuple(note for note in mentioned if note.note_id not in own), told)
 
+    def naming(self, kind: MentionKind, name: str) -> tuple[Note, ...]:
+        """Notes that name something, newest first."""
+        return self._store.notes.mentioning(kind, name)
+
     def note(self, note_id: int) -> NoteView:
         """One note."""
         note = self._store.notes.note(note_id)
@@ -97,5 +102,14 @@ class NoteQueries:
             subject, first = note.subject, note.first
             began = first.at if subject.start is None else subject.start
             marks.append(NoteMark(began, subject.end, first.author, note.newest.text[:160], f"#{note.name}"))
+        on_incidents = self._store.notes.on_incidents(run_id, MOST_MARKS)
+        if on_incidents:
+            known = self._store.marks(run_id)
+            began_at = {} if known is None else {each.incident_id: each.started_at for each in known.incidents}
+            for note in on_incidents:
+                name = note.subject.name
+                if name in began_at:
+                    link = f"/incidents/{quote(name, safe='~')}#{note.name}"
+                    marks.append(NoteMark(began_at[name], None, note.first.author, note.newest.text[:160], link))
         inside = [mark for mark in marks if mark.start <= end and (mark.end or mark.start) >= start]
         return tuple(sorted(inside, key=lambda mark: mark.start)[-MOST_MARKS:])

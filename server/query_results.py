@@ -11,6 +11,7 @@ The results of a whole run (`RunView`, `Span`, `Incident`, …) are the dataclas
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rerail.server.core.definitions import Definition, Measured
 from rerail.server.core.facts import Outcome, Pairs, Phase, Scope
@@ -208,6 +209,7 @@ class RunMarks:
     ended_at: int | None
     attempts: tuple[AttemptMark, ...]
     incidents: tuple[IncidentMark, ...]
+    sees_training: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +377,32 @@ class RefusedPage:
     rows: tuple[RefusedRow, ...]
     kept: int
     total: int
+
+
+class Outdated(NamedTuple):
+    """A run that is over, as rules of another version made it."""
+
+    ended_at: int
+    run_key: int
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RulesProgress:
+    """How far runs that are over are derived by the rules of this version."""
+
+    rules: str
+    """Of the code that views are derived by: see `rules_version.py`."""
+    version: str
+    """Of rerail, when a server with these rules started first."""
+    revision: int
+    """Views with a revision up to this one were made by other rules."""
+    started_at: int
+    total: int
+    """Runs that were over then, of which the log is there."""
+    left: int
+    without_log: int
+    """Runs whose log was let go: they stay as other rules made them."""
 
 
 @dataclass(frozen=True, slots=True)

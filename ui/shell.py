@@ -63,6 +63,7 @@ KEYS = (
     ("n", "write a note on what is shown"),
     ("[ ]", "previous, next incident"),
     ("j k", "next, previous row of a list; Enter opens it"),
+    ("a s e", "acknowledge, silence for 8 h, resolve: the alert or the group in focus"),
     ("← →", "move through time, with the timeline in focus"),
     ("+ −", "zoom in, out"),
     ("0", "the whole run"),

@@ -10,7 +10,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -25,6 +25,18 @@ KINDS = (Kind.FLIGHT_RECORDER, Kind.PROCESS_GROUPS)
 
 def read(file: OldFile) -> Iterator[Fact]:
     """The evidence in a dump or a side-car."""
+    yield from _read(file, {})
+
+
+def read_together(files: Sequence[OldFile]) -> Iterator[Fact]:
+    """The same of several files, without those that are copies of another rank's."""
+    known: dict[str, tuple[str, int]] = {}
+    for file in files:
+        yield from _read(file, known)
+
+
+def _read(file: OldFile, known: dict[str, tuple[str, int]]) -> Iterator[Fact]:
+    """`known`: SHA-256 of each dump → its name, and the rank that the name says."""
     if file.run is None:
         file.refuse(1, FactError("run", None, "a dump does not name its run: say --run"))
         return
@@ -38,6 +50,13 @@ def read(file: OldFile) -> Iterator[Fact]:
     for words in found.remarks:
         file.remark(words)
     digest = sha256(content).hexdigest()
+    rank = found.pieces[0].rank if found.pieces and found.kind is Kind.FLIGHT_RECORDER else None
+    if rank is not None:
+        name, owner = known.setdefault(digest, (Path(file.path).name, rank))
+        if owner != rank:
+            words = f"it is byte for byte {name}, a copy, and nothing that rank {rank} wrote"
+            file.refuse(1, FactError("rank", rank, words))
+            return
     for seq, piece in enumerate(found.pieces):
         at = piece.at or instant_beside(file.path) or file.at
         if at is None:
@@ -73,6 +92,7 @@ FORMAT = ImportFormat(
     summary="PyTorch flight recorder dumps, pickle or JSON: files named by their rank, or folders of them",
     read=read,
     in_folder=belongs,
+    read_together=read_together,
     example="dumps/ --run llm",
     tells="which rank did not come to a collective, lags or differs, and what was pending",
     cannot_tell="steps, attempts, and when a dump without stamps was written; whose fault it was that a rank did not "

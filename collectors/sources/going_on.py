@@ -10,6 +10,7 @@ Rules
   while errors do not wait. Behind a traceback that nobody announced, more than that has to follow; except where less
   than that had been written when a line of progress was already there, or where a logger writes the progress.
 - Numbers that fall behind those before the error, or words of a restart, are no going on.
+- What a machine's kernel tells is of no stream: any stream that trains on shows that the run survived it.
 - A line that says that training is done takes back every error before it, whoever's it was.
 - Bounded: what does not go on within 16 MB is not waited for, and of a log 32 MB and 20,000 lines of progress are
   searched for it.
@@ -18,16 +19,19 @@ Rules
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rerail.collectors.sources.log_lines import Line
 from rerail.collectors.sources.telling import is_telling
+from rerail.server.core.facts import RUN_TRAINED_ON, TRAINED_ON
 
 BUFFER_BYTES = 8192
 MOST_BYTES = 16 * 1024 * 1024
 MOST_SEARCHED = 32 * 1024 * 1024
 MOST_LINES = 20_000
 MOST_STREAMS = 4096
+MACHINE = "\0machine"
+"""In the place of a stream: what is told of a machine, and of none of the streams."""
 
 _BAR = re.compile(r"\| {0,3}(?P<number>\d{1,12})/\d{1,12} \[")
 _NUMBERED = re.compile(
@@ -122,6 +126,8 @@ class GoingOn:
         self.waiting: dict[str, _Waiting] = {}
         self.numbers: dict[str, float] = {}
         """Stream → its last number, as far as that was looked at."""
+        self._since: dict[str, _Waiting] = {}
+        """Stream → what is seen of it behind the last line about a machine."""
         self._is_ranked = False
         """Lines of progress begin with `[rank3]`."""
         self._lines_left = MOST_LINES
@@ -145,33 +151,57 @@ class GoingOn:
             needed = max(needed, before.needs_bytes)
         self.waiting[stream] = _Waiting(at_byte, attempt, needed, self.numbers.get(stream))
 
-    def takes(self, line: Line, at_byte: int, attempt: int) -> bool:
-        """Take a line; True where it shows that its stream went on after an error."""
+    def told_of_machine(self, at_byte: int, attempt: int) -> None:
+        """A line that begins at a byte told of a machine."""
+        if self._lines_left <= 0:
+            return
+        needed = 0 if at_byte < BUFFER_BYTES and self.numbers else BUFFER_BYTES
+        self.waiting[MACHINE] = _Waiting(at_byte, attempt, needed, None)
+        self._since.clear()
+
+    def takes(self, line: Line, at_byte: int, attempt: int) -> str | None:
+        """Take a line; the code of what it shows, where its stream went on after an error, or the run after a
+        machine's."""
         if _RESTART.search(line.text[:2000]):
             self.waiting.clear()
-            return False
+            return None
         number = number_in(line.text)
         if number is None:
-            return False
+            return None
         self._lines_left -= 1
         if self._lines_left <= 0:
             self.waiting.clear()
-            return False
+            return None
+        before = self.numbers.get(line.stream)
         self.passed(line.stream, number)
-        waiting = self.waiting.get(line.stream)
+        if self._goes_on(self.waiting, line, number, at_byte, attempt):
+            return TRAINED_ON  # what is told of a machine waits for the next line
+        if MACHINE not in self.waiting or len(self._since) >= MOST_STREAMS:
+            return None
+        if line.stream not in self._since:
+            self._since[line.stream] = replace(self.waiting[MACHINE], last=before)
+        if not self._goes_on(self._since, line, number, at_byte, attempt):
+            return None
+        del self.waiting[MACHINE]
+        self._since.clear()
+        return RUN_TRAINED_ON
+
+    def _goes_on(self, errors: dict[str, _Waiting], line: Line, number: float, at_byte: int, attempt: int) -> bool:
+        """Whether a line of progress is the one that shows it; what it shows no longer waits in `errors`."""
+        waiting = errors.get(line.stream)
         if waiting is None:
             return False
         if waiting.attempt != attempt or at_byte - waiting.at_byte > MOST_BYTES:
-            del self.waiting[line.stream]
+            del errors[line.stream]
             return False
         if waiting.last is not None and number <= waiting.last:
             if number < waiting.last or waiting.is_first:
-                del self.waiting[line.stream]
+                del errors[line.stream]
             return False
         is_second = not waiting.is_first
         waiting.last, waiting.is_first = number, False
         is_logged = line.speaker == "logger" and bool(line.level)  # a logger stamps and writes each line at once
         if not is_second or (not is_logged and at_byte - waiting.at_byte < waiting.needs_bytes):
             return False
-        del self.waiting[line.stream]
+        del errors[line.stream]
         return True

@@ -30,7 +30,7 @@ from rerail.collectors.sources.log_lines import (
 from rerail.collectors.sources.progress import ProgressLog
 from rerail.collectors.sources.telling import is_telling, may_be_telling
 from rerail.collectors.sources.tracebacks import HEAD, Tracebacks
-from rerail.server.core.facts import TRAINED_ON, TRAINING_DONE, Initiator, MarkStage, Outcome
+from rerail.server.core.facts import TRAINING_DONE, Initiator, MarkStage, Outcome
 
 COMMAND_LINE = re.compile(
     r"^(?:# CMD:|\++) (?P<command>.*(?:ft_launcher|fault_tolerance\.launcher|torchrun|torch\.distributed).*)$"
@@ -147,8 +147,8 @@ class LauncherLog:
         code = None
         if "raining" in line.text or "RAINING" in line.text:
             code = TRAINING_DONE if self.attempts.state.evidence_count and is_done(line.text) else None
-        if code is None and self.going_on.waiting and self.going_on.takes(line, self._offset, attempt):
-            code = TRAINED_ON
+        if code is None and self.going_on.waiting:
+            code = self.going_on.takes(line, self._offset, attempt)
         if code is None:
             return False
         if line.at is not None:
@@ -379,6 +379,8 @@ class LauncherLog:
         elif is_telling(line.text):
             if line.source != "kernel":
                 self._erred(line, is_announced=True)
+            else:
+                self.going_on.told_of_machine(self._offset, self.attempts.state.attempt)
             attempts.evidence(
                 line.at,
                 line.source,

@@ -5,16 +5,19 @@ Rules
   than ten of its usual gaps, either of them says that nothing comes any more. A copy has a new time of writing.
 - The run ended there, and how is unknown: a log that breaks off tells neither a failure nor a success.
 - Nothing is stated where an end was told and nothing began after it, or where no attempt was told at all.
+- Records of a scheduler tell of every job that there was: a run whose last one failed, completed or was stopped an hour
+  ago ended with it. One that still waits or runs in them, or was requeued or preempted, is left open.
 - What begins later takes it back by itself (`server/core/life.py`): a log that grew, imported again, or another file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from rerail.server.core.facts import AttemptEnded, AttemptStarted, Fact, RunEnded, Steps
+from rerail.collectors.formats import OldFile
+from rerail.server.core.facts import AttemptEnded, AttemptStarted, Fact, Outcome, RunEnded, SchedulerState, Steps
 
 LEAST_SILENCE_NS = 3600 * 10**9
 USUAL_GAPS = 10
@@ -22,6 +25,8 @@ LATE_NS = 5 * 10**9
 """A last step may be stamped so long after the end that was told; it counts as before it, as the server counts it."""
 MOST_GAPS = 2000
 """Of the last so many moments the usual gap is taken."""
+OVER = (Outcome.COMPLETED, Outcome.FAILED, Outcome.STOPPED)
+LAST_JOB = "its last job ended so, and its scheduler's records tell of no other"
 REASON = "its log ends here; nothing says how it ended"
 
 
@@ -46,6 +51,39 @@ def left_off(
     if now - last <= silence and (written_at is None or now - written_at <= silence):
         return None
     return RunEnded(run=run, emitter=emitter, seq=seq, at=last, outcome=None, reason=REASON)
+
+
+def with_last_jobs(facts: Iterable[Fact], old: OldFile) -> Iterator[Fact]:
+    """A scheduler's records as they are, and after them the end of each run whose last job ended an hour before."""
+    last: dict[str, AttemptEnded] = {}
+    later: dict[str, int] = {}
+    told: set[str] = set()
+    for fact in facts:
+        yield fact
+        if isinstance(fact, AttemptEnded):
+            if fact.run not in last or fact.at >= last[fact.run].at:
+                last[fact.run] = fact
+        elif isinstance(fact, RunEnded):
+            told.add(fact.run)
+        elif isinstance(fact, (AttemptStarted, SchedulerState)):
+            later[fact.run] = max(fact.at, later.get(fact.run, fact.at))
+    if old.now is None:
+        return
+    closed = 0
+    for run, end in sorted(last.items()):
+        goes_on = later.get(run, end.at) > end.at or end.outcome not in OVER
+        if run in told or goes_on or old.now - end.at <= LEAST_SILENCE_NS:
+            continue
+        closed += 1
+        yield RunEnded(
+            run=run, emitter="import/last-job", seq=end.at // 10**9, at=end.at, outcome=end.outcome, reason=LAST_JOB
+        )
+    if closed:
+        what = "1 run is" if closed == 1 else f"{closed} runs are"
+        old.remark(
+            f"{what} taken to have ended with the last job that is told of (--still-running leaves them open; "
+            "`rerail collect` follows a scheduler)"
+        )
 
 
 def said(end: RunEnded, now: int) -> str:

@@ -416,12 +416,14 @@ class BlockReader:
             else:
                 shape = _shape(line)
                 is_wanted = shapes.wants(line, shape) or bool(state.held)
-                is_wanted = is_wanted or (shapes.may_tell_of_steps(line, shape) and progress.wants(line))
+                if not is_wanted and shapes.may_tell_of_steps(line, shape):  # of another speaker it may show going on
+                    is_wanted = bool(log.going_on.waiting) or progress.wants(line)
             is_first = offset + at_line == 0 and len(line) < LONGEST_FIRST  # it tells when the log begins
             if not is_wanted and not is_first:
                 continue
             self.lines_looked_at += 1
-            if is_hit and HEAD_BYTES in line:
+            is_of_kernel = b"kernel" in line or b"NVRM" in line
+            if is_hit and (HEAD_BYTES in line or (is_of_kernel and not log.going_on.numbers)):
                 ahead = b"" if at_line >= LOOKED_BACK else self._ended_with
                 _look_back(log, ahead + block[: at_line + len(line)] if ahead else block, at_line + len(ahead))
             before = log.told()

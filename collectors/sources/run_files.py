@@ -79,6 +79,8 @@ class RunFiles:
     """Emitter → path."""
     dated_by_file: list[str] = field(default_factory=list)
     """Files of which nothing told when it was, but when they were written last."""
+    dumps: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """SHA-256 of each dump → its name, and the rank that the name says."""
     placed_attempts: set[int] = field(default_factory=set)
     """Attempts that have a place of their own (`attempt_1/0/stdout.log`), whatever their files tell."""
 
@@ -343,7 +345,7 @@ def _read(
         if kind == "error file":
             found = evidence_of_error_file(data, path=str(path), run=RUN, emitter=emitter, fallback_at=fallback)
         else:
-            found, kind = _dump(path, data, emitter, fallback)
+            found, kind = _dump(path, data, emitter, fallback, run.dumps)
             if not found:
                 return FileRead(str(path), "skipped", reason=kind)
         run.facts += found
@@ -352,11 +354,18 @@ def _read(
         return FileRead(str(path), "skipped", reason=str(error))
 
 
-def _dump(path: Path, data: bytes, emitter: str, fallback: int) -> tuple[list[Evidence], str]:
-    """The evidence of a flight recorder dump or its side-car; without any, why."""
+def _dump(
+    path: Path, data: bytes, emitter: str, fallback: int, known: dict[str, tuple[str, int]]
+) -> tuple[list[Evidence], str]:
+    """The evidence of a flight recorder dump or its side-car; without any, why. `known` are those that were read."""
     told = understood(str(path), data)
     if told.kind not in (Kind.FLIGHT_RECORDER, Kind.PROCESS_GROUPS):
         return [], "records: holds no evidence that is read here"
+    if told.kind is Kind.FLIGHT_RECORDER and told.pieces and told.pieces[0].rank is not None:
+        rank = told.pieces[0].rank
+        name, owner = known.setdefault(hashlib.sha256(data).hexdigest(), (path.name, rank))
+        if owner != rank:
+            return [], f"it is byte for byte {name}, a copy, and nothing that rank {rank} wrote"
     found = [
         Evidence(
             run=RUN, emitter=emitter, seq=seq, at=piece.at or fallback, source=piece.source, text=piece.text,

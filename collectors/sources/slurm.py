@@ -25,6 +25,7 @@ from rerail.collectors.formats import ImportFormat, OldFile
 from rerail.collectors.identity import inherited, settings
 from rerail.collectors.live_sources import LiveSource
 from rerail.collectors.source import Polled, Source, SourceDown
+from rerail.collectors.sources.left_off import with_last_jobs
 from rerail.collectors.sources.partial_sight import PartialSight
 from rerail.collectors.sources.slurm_facts import Naming, SlurmFacts
 from rerail.collectors.sources.slurm_output import read
@@ -288,7 +289,7 @@ def _read_files(files: Sequence[OldFile]) -> Iterator[Fact]:
             reason = "nodes alone tell no run: name it with --run, or give the file of their jobs beside it"
             old.refuse(1, FactError("run", old.stem, reason))
         return
-    yield from SlurmFacts(naming=Naming(run)).take(jobs, events)
+    yield from with_last_jobs(SlurmFacts(naming=Naming(run)).take(jobs, events), files[0])
 
 
 FORMAT = ImportFormat(

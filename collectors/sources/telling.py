@@ -25,12 +25,12 @@ LITERALS: tuple[bytes, ...] = (
     b"torchrun", b"ft_launcher", b"NestedRestarter", b"TORCHELASTIC_ENABLE", b"exit code",
     b"spike", b"SDC", b"Link is Down",
     b"unreachable", b"dumped",
-    b"xiting program", b"ashes not", b"invalid pointer", b"GPU is lost",
+    b"xiting program", b"ashes not", b"(): ", b"GPU is lost",
     b"double free", b"in use", b"ailure",
     b"uota exceeded", b"nplugged", b"ink down", b"ink DOWN", b"definitely down",
     b"xited with code", b"rashed with", b"EXIT CODE", b"lowdown", b" died", b"marked dead", b"retry count",
     b"nstance-action", b"ebalance rec", b"aintenance", b"EventType", b"not known", b"Stale file", b"ransport endpoint",
-    b"Read-only file",
+    b"Read-only file", b"nfs: server",
     b"MPI_ABORT", b"Process name", b"DCGM_FR", b"access fault", b"_STATUS_", b"Duplicate GPU", b"ncclInvalid",
     b"wc_status", b"IBV_WC", b"OM when alloc",
     b"ack-off", b"ackoff", b"BackOff", b"[launch.py:", b"GPU reset", b"times out",
@@ -58,8 +58,9 @@ _TELLING = re.compile(
     r"|running low on memory|step aborted|Node failure|DEADLINE_EXCEEDED|coordination service|Uncaught|Unhandled"
     r"|\b(?:ERROR|CRITICAL|FATAL)\b[^\n]{0,120}(?:Error|Exception): "
     r"|RestartAbort|EARLY TERMINATION|more restarts|BackoffLimit|TaintManager|NodeNotReady|No route to host"
-    r"|Network is unreachable|Link is Down|Stale file|Read-only file system|Input/output error"
-    r"|Transport endpoint|core dumped|Illegal instruction|free\(\): |double free|malloc\(\): |SIGSEGV|SIGABRT"
+    r"|nfs: server \S{1,120} OK|Network is unreachable|Link is Down|Stale file|Read-only file system|Input/output error"
+    r"|Transport endpoint|core dumped|Illegal instruction|free\(\): |double free|SIGSEGV|SIGABRT"
+    r"|(?:m|re|c)alloc\(\): |munmap_chunk|malloc_consolidate\("
     r"|SIGBUS|last enqueued|signal dumping|dump signal|failed collective|NCCL operations|Got completion|Kubelet"
     r"|CheckpointException|failed to (?:save|load|write)|I/O error|[Ll]ink (?:is )?[Dd](?:own|OWN)\b"
     r"|[Cc]able (?:is )?unplugged"

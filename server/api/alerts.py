@@ -7,6 +7,7 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -29,6 +30,9 @@ from rerail.server.stated import unfit
 from rerail.server.store.alert_rows import AlertRow, ChannelRow, MessageRow
 
 Shown = dict[str, object]
+
+MOST_TOLD = 1000
+"""Actions of a group that an answer carries; `count` tells of all."""
 
 _BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
 
@@ -130,6 +134,17 @@ def alerts_router(queries: Queries, desk: AlertDesk, token: str | None) -> APIRo
         return made(request, {"message_id": message_id}, 202)
 
     @router.post(
+        "/api/v1/alerts/groups/{group:path}/actions",
+        summary="Acknowledge, silence, unsilence, resolve every alert of a group, or undo one of these",
+        status_code=201,
+        openapi_extra=_BODY,
+    )
+    async def act_on_group(request: Request, group: str) -> Response:
+        stated = await said(request)
+        events = await run_in_threadpool(desk.act_on_group, group, stated)
+        return made(request, group_figures(group, events))
+
+    @router.post(
         "/api/v1/alerts/{key:path}/actions",
         summary="Acknowledge, silence, unsilence, resolve, reopen, or undo one of these",
         status_code=201,
@@ -152,10 +167,11 @@ def alerts_router(queries: Queries, desk: AlertDesk, token: str | None) -> APIRo
     return router
 
 
-def row_figures(row: AlertRow) -> Shown:
+def row_figures(row: AlertRow, run_name: str | None = None) -> Shown:
     """An alert by the names of `docs/alerts.md`."""
     return {
-        "alert": row.key, "rule": row.rule, "run_id": row.run, "subject": row.subject, "severity": row.severity,
+        "alert": row.key, "rule": row.rule, "run_id": row.run, "run_name": run_name, "subject": row.subject,
+        "severity": row.severity,
         "group": row.group_key, "problem_id": row.problem_id, "incident_id": row.incident_id, "node": row.node,
         "sentence": row.sentence, "since": iso(row.since), "seen_at": iso(row.seen_at), "is_firing": row.is_firing,
         "silenced_until": iso(row.silenced_until), "changed_at": iso(row.changed_at),
@@ -164,7 +180,7 @@ def row_figures(row: AlertRow) -> Shown:
 
 def entry_figures(entry: AlertEntry) -> Shown:
     """An alert in a list."""
-    return {**row_figures(entry.row), "standing": entry.standing.value}
+    return {**row_figures(entry.row, entry.run_name), "standing": entry.standing.value}
 
 
 def event_figures(event: AlertEvent) -> Shown:
@@ -173,6 +189,12 @@ def event_figures(event: AlertEvent) -> Shown:
         "action_id": event.event_id, "at": iso(event.at), "action": event.change.value, "author": event.author,
         "reason": event.reason, "until": iso(event.until), "undoes": event.undoes, "sentence": event.sentence,
     }  # fmt: skip
+
+
+def group_figures(group: str, events: Sequence[AlertEvent]) -> Shown:
+    """What was done to the alerts of a group."""
+    shown = [{**event_figures(each), "alert": each.key} for each in events[:MOST_TOLD]]
+    return {"group": group, "count": len(events), "actions": shown}
 
 
 def _life(life: Life) -> Shown:
@@ -187,7 +209,8 @@ def alert_figures(view: AlertView) -> Shown:
     """One alert with its history."""
     history = [{**event_figures(each.event), "is_undone": each.is_undone} for each in view.history]
     return {
-        **row_figures(view.row), "standing": view.standing.value, **_life(view.life), "is_flapping": view.is_flapping,
+        **row_figures(view.row, view.run_name), "standing": view.standing.value, **_life(view.life),
+        "is_flapping": view.is_flapping,
         "summary": view.summary, "advice": view.advice, "history": history,
     }  # fmt: skip
 
@@ -212,7 +235,8 @@ def rule_figures(view: RuleView) -> Shown:
         "open_alerts": view.open_alerts,
         "thresholds": [
             {"name": each.name, "value": values[each.name], "default": each.default, "unit": each.unit,
-             "meaning": each.meaning, "lowest": each.lowest, "highest": each.highest}
+             "meaning": each.meaning, "lowest": each.lowest, "highest": each.highest,
+             "is_whole": each.is_whole}
             for each in rule.thresholds
         ],
         "projects": {project: dict(changed) for project, changed in view.projects},
@@ -256,6 +280,10 @@ def _sum(total: FleetSum) -> Shown:
     return {
         "start": iso(total.start), "end": iso(total.end), "elapsed_seconds": total.elapsed_ns / 1e9,
         "training_goodput": total.training_goodput, "infrastructure_goodput": total.infrastructure_goodput,
+        "gpu_weighted": None if total.elapsed_gpu_ns is None else {
+            "elapsed_gpu_hours": gpu_hours(total.elapsed_gpu_ns), "training_goodput": total.training_goodput_by_gpus,
+            "infrastructure_goodput": total.infrastructure_goodput_by_gpus,
+        },
         "lost_gpu_hours": {phase.value: gpu_hours(cost) for phase, cost in total.lost_gpu_ns},
     }  # fmt: skip
 
@@ -264,7 +292,8 @@ def fleet_figures(view: FleetView) -> Shown:
     """The fleet page as figures."""
     return {
         "now": _sum(view.now), "before": _sum(view.before), "columns": [_sum(each) for each in view.columns],
-        "runs": view.runs, "states": {state.value: times for state, times in view.states},
+        "runs": view.runs, "runs_lived": view.runs_lived, "runs_without_gpus": view.runs_without_gpus,
+        "states": {state.value: times for state, times in view.states},
         "open_alerts": view.open_alerts,
         "causes": [
             {"cause": each.cause, "incidents": each.incidents, "incidents_before": each.incidents_before,
@@ -278,7 +307,8 @@ def fleet_figures(view: FleetView) -> Shown:
             for each in view.recoveries
         ],
         "wanting": [
-            {"run_id": each.run.run_id, "reason": each.reason, "alerts": [row.key for row in each.alerts]}
+            {"run_id": each.run.run_id, "reason": each.reason, "alerts": [row.key for row in each.alerts],
+             "gpus": each.stake.gpus, "lost_gpu_hours_per_hour": each.stake.rate, "stake": each.stake.sentence}
             for each in view.wanting
         ],
         "wanting_count": view.wanting_count,

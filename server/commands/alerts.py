@@ -13,15 +13,20 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from rerail.server.alerts import AlertDesk
-from rerail.server.api.alerts import alert_figures, entry_figures, event_figures
+from rerail.server.api.alerts import alert_figures, entry_figures, event_figures, group_figures
 from rerail.server.commands import opened_store, settings_of
 from rerail.server.commands.asking import ask_server
 from rerail.server.commands.problems import _who
 from rerail.server.commands.showing import _print_json, _print_table
 from rerail.server.core.report import iso
+from rerail.server.core.words import count
 from rerail.server.errors import RefusedRequestError, RerailError
 from rerail.server.queries import Queries
 from rerail.server.query_alerts import AlertView
+from rerail.server.settings import Settings
+
+GROUPS = ("problem:", "rule:")
+"""What the key of a group begins with; no rule is named so."""
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -44,7 +49,7 @@ def show_alerts(parsed: argparse.Namespace) -> int:
                 each.standing.value,
                 each.row.severity,
                 (iso(each.row.since or each.row.changed_at) or "")[:19],
-                each.row.run,
+                each.row.run if each.run_name is None else f"{each.run_name} ({each.row.run})",
                 each.row.key,
                 each.row.sentence,
             )
@@ -70,6 +75,8 @@ def alert(parsed: argparse.Namespace) -> int:
     settings = settings_of(parsed)
     url = str(parsed.url or settings.url or "").rstrip("/")
     try:
+        if parsed.alert_id.startswith(GROUPS):
+            return _act_on_group(parsed, settings, url, said)
         if url:
             path = f"{url}/api/v1/alerts/{quote(parsed.alert_id, safe='')}/actions"
             done = ask_server("POST", path, settings.token, said)
@@ -87,6 +94,24 @@ def alert(parsed: argparse.Namespace) -> int:
     assert isinstance(action, dict)
     assert isinstance(stands, dict)
     print(f"action {action['action_id']}: {action['action']}; {stands['alert']} is {stands['standing']}")
+    return 0
+
+
+def _act_on_group(parsed: argparse.Namespace, settings: Settings, url: str, said: Mapping[str, object]) -> int:
+    if url:
+        path = f"{url}/api/v1/alerts/groups/{quote(parsed.alert_id, safe='')}/actions"
+        done = ask_server("POST", path, settings.token, said)
+        assert isinstance(done, dict)
+    else:
+        with opened_store(settings) as store:
+            events = AlertDesk(store).act_on_group(parsed.alert_id, said)
+        done = group_figures(parsed.alert_id, events)
+    if parsed.json:
+        _print_json(done)
+        return 0
+    first = done["actions"][0]
+    print(f"{first['action']}: {count(done['count'], 'alert')} of {parsed.alert_id}; take it back with "
+          f"rerail alert {parsed.alert_id} --undo {first['action_id']}")  # fmt: skip
     return 0
 
 

@@ -31,6 +31,7 @@ from rerail.server.core.facts import (
     NodeState,
     Outcome,
     SchedulerState,
+    Steps,
 )
 from rerail.server.core.flight_recorder.analysis import is_dump
 from rerail.server.core.flight_recorder.dump_sets import dump_sets, nearest_set
@@ -38,7 +39,8 @@ from rerail.server.core.flight_recorder.ranks import packed
 from rerail.server.core.flight_recorder.summary import DUMP_CODE
 from rerail.server.core.fold import RunFold
 from rerail.server.core.report import iso
-from rerail.server.core.view import CausalRole, EvidenceLine, RunState, Verdict
+from rerail.server.core.steps import StatedSteps, StepBlock, StepStream, merged_blocks, stated_ends
+from rerail.server.core.view import Attempt, CausalRole, EvidenceLine, RunState, Verdict
 from rerail.server.core.words import interruptions_and_relaunches
 from rerail.server.errors import RerailError
 
@@ -122,7 +124,7 @@ def _of_run(run: str, facts: Sequence[Fact], placed: set[int]) -> list[Interrupt
         for attempt, verdict, trace in fold.endings()
     ]  # fmt: skip
     if found:
-        return found
+        return [*found, *_of_the_open(run, facts, view.attempts)]
     has_completed = any(isinstance(fact, AttemptEnded) and fact.outcome is Outcome.COMPLETED for fact in facts)
     if has_completed or (view.attempts and view.state is RunState.ENDED):
         return []
@@ -132,6 +134,16 @@ def _of_run(run: str, facts: Sequence[Fact], placed: set[int]) -> list[Interrupt
         for of_one in _of_one_hang(of_attempt)
     )
     return _with_silent_attempts([each for each in alone if each is not None], placed)
+
+
+def _of_the_open(run: str, facts: Sequence[Fact], attempts: Sequence[Attempt]) -> list[Interruption]:
+    """What is told of the last attempt, where others ended before and no line says that it did: its log breaks off."""
+    last = attempts[-1] if attempts else None
+    if last is None or last.restart is None or last.iteration or last.outcome is not None or last.is_interrupted:
+        return []
+    told = [fact for fact in facts if isinstance(fact, (Evidence, Exit, Steps)) and fact.restart == last.restart]
+    alone = judged_alone(told, last.restart, None if run == RUN else run)
+    return [] if alone is None else [replace(alone, attempt=last.number, job=last.job)]
 
 
 def _by_attempt(facts: Sequence[Fact]) -> dict[int | None, list[Fact]]:
@@ -158,7 +170,10 @@ def _by_attempt(facts: Sequence[Fact]) -> dict[int | None, list[Fact]]:
         (each for each in found.items() if any(isinstance(fact, Evidence) for fact in each[1])),
         key=lambda each: -1 if each[0] is None else each[0],
     )
-    return {restart: [*started, *of_attempt] for restart, of_attempt in with_evidence}
+    steps = [fact for fact in facts if isinstance(fact, Steps)]
+    return {  # what is told beside all attempts was survived where any of them stepped on
+        restart: [*started, *(steps if restart is None else ()), *of_attempt] for restart, of_attempt in with_evidence
+    }
 
 
 def _nearest(at: int, spans: dict[int, tuple[int, int]]) -> int | None:
@@ -218,7 +233,12 @@ def judged_alone(facts: Sequence[Fact], restart: int | None = None, run: str | N
     )
     states = sorted((fact.at, fact.state.lower()) for fact in facts if isinstance(fact, SchedulerState))
     size = next((fact.world_size for fact in facts if isinstance(fact, AttemptStarted) and fact.world_size), None)
-    case = Case(evidence, exits, (), None, None, (), lost, states, None, False, None, world_size=size)
+    blocks = _blocks(facts)
+    others = [item.at for item in evidence if not is_dump(item.evidence) and item.at > UNKNOWN_INSTANT]
+    case = Case(
+        evidence, exits, (), None, None, (), lost, states, None, False, None, world_size=size,
+        last_step_at=blocks[-1].end if blocks else None, ended_at=max(others, default=None), blocks=blocks,
+    )  # fmt: skip
     verdict, trace = judge(case)
     signs = judged_signs(case)
     accuses = [sign for sign in signs if sign.accuses and sign.reading.weight >= Weight.ECHO]
@@ -227,6 +247,17 @@ def judged_alone(facts: Sequence[Fact], restart: int | None = None, run: str | N
     at = next((line.at for line in trace if line.role is CausalRole.INITIATING), None)
     job = next((fact.job for fact in facts if fact.job is not None), None)
     return Interruption(restart, restart, None, verdict, trace, at, None, run, job)
+
+
+def _blocks(facts: Sequence[Fact]) -> list[StepBlock]:
+    """The completed steps that facts tell."""
+    streams: dict[str, StepStream] = {}
+    for fact in facts:
+        if isinstance(fact, Steps):
+            ends = stated_ends(fact.start, fact.durations_us, fact.count)
+            stated = StatedSteps(fact.start, fact.first_step, ends, (fact.emitter, fact.seq))
+            streams.setdefault(fact.emitter, StepStream()).add(stated)
+    return merged_blocks([streams[emitter] for emitter in sorted(streams)]) if streams else []
 
 
 # --- showing ---

@@ -22,7 +22,7 @@ class UnreadableConfigError(RerailError):
 
 
 def check(parsed: argparse.Namespace) -> int:
-    """A file's settings, or those of a run; 1 where time-outs are in the wrong order."""
+    """A file's settings, or those of a run; 1 where one is refused or time-outs are in the wrong order."""
     config = _of_file(Path(parsed.what), parsed) if Path(parsed.what).is_file() else _of_run(parsed)
     found = violations(config)
     if parsed.json:
@@ -31,7 +31,7 @@ def check(parsed: argparse.Namespace) -> int:
         _print(config)
         for each in found:
             print(f"violation: {each.sentence}")
-    return 1 if found else 0
+    return 1 if found or config.refused else 0
 
 
 def _of_file(path: Path, parsed: argparse.Namespace) -> RecoveryConfig:

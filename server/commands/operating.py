@@ -6,12 +6,15 @@ import argparse
 import json
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import rerail
 from rerail.server.commands import opened_store, settings_of
+from rerail.server.rules_version import rules_version
 from rerail.server.sealing import sealing_of
 from rerail.server.store import Sealing
 from rerail.server.store.alert_rows import ChannelRow
@@ -22,6 +25,7 @@ def replay(parsed: argparse.Namespace) -> int:
     from rerail.server.projector import Projector
 
     with opened_store(settings_of(parsed)) as store:
+        store.begin_rules(rules_version(), rerail.__version__, time.time_ns())
         total = store.make_all_due()
         store.search.rebuild()
         projector = Projector(store, held_folds=1)

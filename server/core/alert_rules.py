@@ -42,6 +42,8 @@ class Threshold:
     meaning: str
     lowest: float = 0.0
     highest: float = 1e9
+    is_whole: bool = False
+    """It counts something: 2.5 of it is no threshold."""
 
 
 @dataclass(frozen=True, slots=True)

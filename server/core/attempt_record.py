@@ -296,11 +296,16 @@ class AttemptRecord:
 
     @property
     def started_at(self) -> int:
-        """Its rendezvous, or the statement that it started, or else its first fact."""
+        """Its rendezvous, or the statement that it started, or else its first fact.
+
+        An iteration begins where the first of its ranks says so, if one does: what a log tells of it is told while the
+        one before is still taken down.
+        """
         if self.rendezvous_started_at is not None:
             return self.rendezvous_started_at
         if self.started:
-            return self.started[0][0]
+            by_rank = (at for at, _, _, fact in self.started if fact.iteration and fact.rank is not None)
+            return next(by_rank, self.started[0][0])
         assert self.first_fact_at is not None, "an attempt of which only queueing is known has not started"
         return self.first_fact_at
 

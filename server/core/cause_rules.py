@@ -16,6 +16,7 @@ Rules
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -24,6 +25,7 @@ from rerail.server.core.attempt_record import TimedEvidence, WorkerExit
 from rerail.server.core.facts import Evidence, Initiator, Outcome, Pairs
 from rerail.server.core.naming import device_in, exception_in, node_in, rank_in
 from rerail.server.core.pattern_words import words_of
+from rerail.server.core.steps import StepBlock
 from rerail.server.core.view import CausalRole, Domain
 from rerail.server.core.wanted import Wanted
 
@@ -172,6 +174,10 @@ class Case:
     world_size: int | None = None
     clock_errors: dict[str, int] = field(default_factory=dict)
     """Emitter → how far its clock may be off, in ns, where it was stated."""
+    ended_at: int | None = None
+    """When it was told gone, which is later than when that was noticed."""
+    blocks: Sequence[StepBlock] = ()
+    """Its completed steps, as far as their instants are told."""
     signs: tuple[Sign, ...] = ()
     """The evidence as the rules read it, in its order; the judge fills it in."""
 
@@ -182,8 +188,8 @@ class Case:
 
     @property
     def noticed_at(self) -> int | None:
-        """When its end was first noticed, by whomever; None where nobody tells an instant."""
-        return min((*(at for at, _ in self.noticed_by), *(worker.at for worker in self.exits)), default=None)
+        """When its end was first noticed, by whomever, else when it was; None where nobody tells an instant."""
+        return min((*(at for at, _ in self.noticed_by), *(worker.at for worker in self.exits)), default=self.ended_at)
 
     def says(self, *words: str) -> str | None:
         """The attempt's stated reason, or who noticed, if it contains one of the words."""
@@ -203,6 +209,16 @@ class Case:
             sign for sign in self.signs if sign.reading.role is CausalRole.CASCADE and sign.reading.cause == "network"
         ]
         return lost if all(sign.rank not in (None, rank) for sign in lost) else []
+
+    def steps_after(self, at: int, until: int | None = None) -> int:
+        """How many steps were completed after an instant, and not after `until`; 0 also where no instants are told."""
+        count = 0
+        for block in reversed(self.blocks):
+            if block.end <= at:
+                break
+            last = len(block.ends) if until is None else bisect_right(block.ends, until)
+            count += max(last - bisect_right(block.ends, at), 0)
+        return count
 
     def has_survived(self, at: int) -> bool:
         """Whether a step was completed long after an instant."""

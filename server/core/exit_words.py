@@ -11,6 +11,12 @@
 
 from __future__ import annotations
 
+TOOLS = (
+    r"(?:\S{1,200}/)?(?:nvidia-smi|dcgm\w{0,10}|nv-hostengine|nvtop|top|htop|iostat|vmstat|dmesg|tail|tee|tar|rsync|curl"
+    r"|wget|aws|gsutil|tensorboard|node_exporter|sleep|watch)\b"
+)
+"""Commands that a script runs beside the training."""
+
 
 def exits(codes: str, *, group: str | None = None) -> str:
     """The pattern for one of the codes (an alternation); the rank that Composer names becomes the group."""
@@ -23,4 +29,7 @@ def exits(codes: str, *, group: str | None = None) -> str:
 
 def signalled(names: str, words: str) -> str:
     """The pattern for a process that a signal ended, by the signal's name or by a shell's words for it."""
-    return rf"process \d{{1,7}} terminated with signal (?:{names})\b|\bline \d{{1,6}}: {{1,8}}\d{{1,10}} (?:{words})\b"
+    return (
+        rf"process \d{{1,7}} terminated with signal (?:{names})\b"
+        rf"|\bline \d{{1,6}}: {{1,8}}\d{{1,10}} (?:{words})\b(?! {{0,40}}(?:\(core dumped\) {{0,40}})?{TOOLS})"
+    )

@@ -294,8 +294,9 @@ class Exit(Fact):
     oom_killed: bool | None = None
 
 
-TRAINED_ON, TRAINING_DONE = "trained_on", "training_done"
-"""Codes of evidence that takes back what its log said before: its rank trained on; all of them did, to the end."""
+TRAINED_ON, RUN_TRAINED_ON, TRAINING_DONE = "trained_on", "run_trained_on", "training_done"
+"""Codes of evidence that takes back what its log said before: its rank trained on; the run did, whatever a machine told
+of itself; all of them did, to the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,8 +25,8 @@ from rerail.server.core.causes import Case, judge
 from rerail.server.core.checkpoint_interval import advised_interval
 from rerail.server.core.facts import Fact, Outcome, Phase, Scope
 from rerail.server.core.fingerprints import facets_of, fingerprint_of, struck_phase
-from rerail.server.core.flight_recorder.analysis import analysis
 from rerail.server.core.flight_recorder.conclusions import Analysis
+from rerail.server.core.flight_recorder.verdict import aged_analysis
 from rerail.server.core.freshness import freshness_of
 from rerail.server.core.gathering import Gathering, Recall
 from rerail.server.core.goodput import Capacities, Tally, account_of
@@ -528,6 +528,8 @@ class RunFold:
             last_step=last_step[0],
             started_at=around.start,
             last_step_at=last_step[1],
+            blocks=blocks,
+            ended_at=record.ended_at,
             world_size=world_size,
             clock_errors={
                 emitter: clock.error_ns
@@ -536,9 +538,8 @@ class RunFold:
             },
         )
         verdict, trace = judge(case)
-        near = case.noticed_at if case.noticed_at is not None else case.last_step_at
         judged = self._judged[number] = _Judged(
-            signature, verdict, trace, analysis((item.evidence for item in counted), near, world_size)
+            signature, verdict, trace, aged_analysis(counted, case.noticed_at, case.last_step_at, world_size)
         )
         return judged
 

@@ -31,11 +31,13 @@ Group = tuple[str | None, int, int]
 class OwnBeginning:
     """Where an attempt begins by the facts that name it alone."""
 
-    __slots__ = ("_first", "_rendezvous", "_started")
+    __slots__ = ("_first", "_rank_started", "_rendezvous", "_started")
 
     def __init__(self) -> None:
         self._rendezvous: int | None = None
         self._started: int | None = None
+        self._rank_started: int | None = None
+        """By a rank of an iteration; see `AttemptRecord.started_at`."""
         self._first: int | None = None
 
     def prove(self, at: int) -> None:
@@ -46,6 +48,8 @@ class OwnBeginning:
         """One fact that names the attempt, its instant, and the earliest one it tells of."""
         if isinstance(fact, AttemptStarted):
             self._started = at if self._started is None else min(self._started, at)
+            if fact.iteration and fact.rank is not None:
+                self._rank_started = at if self._rank_started is None else min(self._rank_started, at)
         begins = isinstance(fact, RecoveryMark) and fact.stage is MarkStage.RENDEZVOUS_STARTED
         if begins or (isinstance(fact, PhaseSpan) and fact.phase is Phase.RENDEZVOUS and fact.start is not None):
             self._rendezvous = effect_at if self._rendezvous is None else min(self._rendezvous, effect_at)
@@ -56,7 +60,8 @@ class OwnBeginning:
     @property
     def at(self) -> int | None:
         """Its rendezvous, or the statement that it started, or else its first fact."""
-        return next((at for at in (self._rendezvous, self._started, self._first) if at is not None), None)
+        ways = (self._rendezvous, self._rank_started, self._started, self._first)
+        return next((at for at in ways if at is not None), None)
 
 
 class Foundings:

@@ -10,6 +10,10 @@ Rules
 - `lemon`: at least two faults, and a chance of any below 5 %. `suspect`: at least two faults and a chance of this node
   below 5 %, or an XID after which the maker wants the GPU or the node reset or looked at. `unremarkable` else.
 - Where the time a node was held is unknown, or there is no other node to compare with, so is its score: `unknown`.
+- A rate is given from a node-day on (`ENOUGH_NS`): a fault in ten minutes is no 144,000 in 1,000 node-days. Below that
+  there is too little data for it, and `is_thin` says so. The comparison with the others is exact whatever the time:
+  one that makes a lemon is told, others are not.
+- That several runs blame a node clears programs only where they could have run elsewhere.
 - The score is −log10 of the chance: 3 is one in a thousand. It orders; the reasons say.
 """
 
@@ -23,10 +27,12 @@ from itertools import pairwise
 
 from rerail.server.core.rates import DAY_NS
 from rerail.server.core.statistics import binomial_tail, poisson_interval
-from rerail.server.core.words import count, number
+from rerail.server.core.words import count, duration, number
 from rerail.server.core.xids import ACTIONS, xid
 
 WEEK_NS = 7 * DAY_NS
+ENOUGH_NS = DAY_NS
+"""Held so long, a node has a rate."""
 UNLIKELY = 0.05
 NEEDS_NO_HAND = frozenset({"IGNORE", "RESTART_APP", "WORKFLOW_XID_45"})
 """Actions that leave the GPU and the node as they are."""
@@ -83,10 +89,13 @@ class Lemon:
     """Faults that its node-days let one expect, by the rate of the fleet without it."""
     node_days: float | None
     per_1000_node_days: float | None
+    """None below `ENOUGH_NS`, as its limits."""
     per_1000_node_days_low: float | None
     per_1000_node_days_high: float | None
     sentence: str
     reasons: tuple[str, ...] = ()
+    is_thin: bool = False
+    """There is too little data for a rate yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +138,9 @@ def _faults(case: NodeCase) -> int:
 
 def lemon_of(case: NodeCase, fleet: Fleet) -> Lemon:
     """The judgement of one node, in words too."""
-    faults, judged, signs = _faults(case), judgement(case, fleet), _signs(case)
+    faults, judged, signs = _faults(case), judgement(case, fleet), _signs(case, fleet)
     days = case.held_ns / DAY_NS if case.held_ns else None
+    is_thin = 0 < (case.held_ns or 0) < ENOUGH_NS
     if judged.chance is None or judged.expected is None or judged.chance_of_any is None or days is None:
         why = (
             "how long it was held is not known: no run names the nodes of every attempt"
@@ -141,13 +151,21 @@ def lemon_of(case: NodeCase, fleet: Fleet) -> Lemon:
         blamed = f"{count(told, 'fault')} blamed on it" if told else "No fault is blamed on it"
         # All its faults are in the sentence here, so none is "more".
         told_of = tuple(sign for sign in signs if sign != _elsewhere(case))
-        return Lemon(judged.level, None, None, None, None, days, None, None, None, f"{blamed}; {why}.", told_of)
-    low, high = poisson_interval(faults)
+        return Lemon(
+            judged.level, None, None, None, None, days, None, None, None, f"{blamed}; {why}.", told_of, is_thin
+        )
+    low, high = (None, None) if is_thin else poisson_interval(faults)
     sentence = f"{count(faults, 'fault')} in {_days(days)}, where the other {count(fleet.nodes - 1, 'node')} "
     sentence += f"let one expect {_few(judged.expected)}"
     if faults >= 2:
         any_of = f"{odds(judged.chance_of_any)} for any of {number(fleet.nodes)}"
         sentence += f": by chance {odds(judged.chance)} for a given node, {any_of}"
+    if is_thin and judged.level is not LemonLevel.LEMON:
+        others = count(fleet.nodes - 1, "other node")
+        sentence = (
+            f"{count(faults, 'fault')} in {duration(case.held_ns)}: too little data yet for a rate, or to compare "
+        )
+        sentence += f"it with {others}. That takes one node-day, 24 node-hours"
     return Lemon(
         level=judged.level,
         score=judged.score,
@@ -155,11 +173,12 @@ def lemon_of(case: NodeCase, fleet: Fleet) -> Lemon:
         chance_of_any=judged.chance_of_any,
         expected=judged.expected,
         node_days=days,
-        per_1000_node_days=faults / days * 1000,
-        per_1000_node_days_low=low / days * 1000,
-        per_1000_node_days_high=high / days * 1000,
+        per_1000_node_days=None if is_thin else faults / days * 1000,
+        per_1000_node_days_low=None if low is None else low / days * 1000,
+        per_1000_node_days_high=None if high is None else high / days * 1000,
         sentence=f"{sentence[0].upper()}{sentence[1:]}.",
         reasons=signs,
+        is_thin=is_thin,
     )
 
 
@@ -171,11 +190,14 @@ def asks_for_hand(code: int) -> bool:
     return known.action not in NEEDS_NO_HAND
 
 
-def _signs(case: NodeCase) -> tuple[str, ...]:
+def _signs(case: NodeCase, fleet: Fleet) -> tuple[str, ...]:
     """What else speaks against it, in sentences."""
     signs = []
     if case.runs_blamed >= 2:
-        signs.append(f"Blamed in {case.runs_blamed} runs: it is not one program's fault.")
+        others = (
+            "it is not one program's fault" if fleet.nodes > 1 else "no other node is known on which they would run"
+        )
+        signs.append(f"Blamed in {case.runs_blamed} runs: {others}.")
     soonest = _soonest(case.blamed_at)
     if soonest is not None and soonest <= WEEK_NS:
         within = count(max(1, -(-soonest // DAY_NS)), "day")

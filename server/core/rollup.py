@@ -263,6 +263,23 @@ def summed(bins: Iterable[RollupBin], resolution: Resolution) -> tuple[RollupBin
     return tuple(RollupBin(start, by_start[start].cells()) for start in sorted(by_start))
 
 
+class Lived(NamedTuple):
+    """Until when a run has bins, and until when bins with time of no known number of GPUs; None where it has none."""
+
+    until: int
+    untold_until: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FleetBins:
+    """Bins of all runs added up, apart by whether the number of GPUs is known."""
+
+    told: tuple[RollupBin, ...]
+    untold: tuple[RollupBin, ...]
+    lives: tuple[Lived, ...]
+    """One of each run that has any."""
+
+
 def cells_of(spans: Iterable[Span]) -> tuple[Cell, ...]:
     """The cells of spans as they are, without GPUs."""
     return tuple(Cell(span.phase, span.kind, span.end - span.start, None) for span in spans)

@@ -67,10 +67,15 @@ def refusal_of(change: ThresholdChange, changes: Sequence[ThresholdChange]) -> t
     if not change.values:
         return "values", {}, "names no threshold"
     bounds = {each.name: (each.lowest, each.highest) for each in rule.thresholds} | {SWITCH: (0.0, 1.0)}
+    whole = {each.name: each.unit for each in rule.thresholds if each.is_whole}
     for name, value in change.values:
         if name not in bounds:
             return "values", name, f"not a threshold of {rule.name}: {', '.join(bounds)}"
         lowest, highest = bounds[name]
         if value is not None and not lowest <= value <= highest:
             return f"values.{name}", value, f"not from {lowest:g} to {highest:g}"
+        if value is not None and name in whole and value != int(value):
+            return f"values.{name}", value, f"not a whole number of {whole[name]}"
+        if value is not None and name == SWITCH and value not in (0, 1):
+            return f"values.{name}", value, "1 switches the rule on, 0 switches it off"
     return None

@@ -609,7 +609,10 @@ TRAINING_LOOP = (
 
 @dataclass(frozen=True, slots=True)
 class SlidingPoint:
-    """Goodput of the window that ends at `at`; None where nothing of it lies in the run."""
+    """Goodput of the window that ends at `at`; None where nothing of it lies in the run.
+
+    Where nobody sees the steps, training goodput is unknown and infrastructure goodput is its upper limit.
+    """
 
     at: int
     training: float | None

@@ -41,7 +41,8 @@ def send(channel: Channel, message: Message) -> None:
 def _alert(told: Told) -> dict[str, object]:
     ends = told.at if not told.is_firing else told.at + DAY * 10**9
     starts = told.since if told.since is not None and told.since <= told.at else told.at
-    annotations = {"summary": told.sentence, "cost": told.cost, "verdict": told.verdict, "similar": told.similar}
+    annotations = {"summary": told.sentence, "cost": told.cost, "verdict": told.verdict, "similar": told.similar,
+                   "run_name": told.run_name}  # fmt: skip
     alert: dict[str, object] = {
         "labels": {
             "alertname": told.rule,

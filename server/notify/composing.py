@@ -26,10 +26,12 @@ OVER = frozenset({"cleared", "resolve"})
 def message_of(store: Store, queries: Queries, row: MessageRow, url: str | None) -> Message:
     """The message. An alert that is not known any more is left out."""
     known = store.alerts.alerts([key for key, _, _ in row.entries])
+    names = store.alerts.names([found.run for found, _ in known.values()])
     told = []
     for key, change, at in row.entries:
         if key in known:
-            told.append(_told(queries, known[key][0], change, at, url, with_details=len(told) < LINES))
+            name = names.get(known[key][0].run)
+            told.append(_told(queries, known[key][0], name, change, at, url, with_details=len(told) < LINES))
     told.sort(key=lambda each: (not each.is_firing, each.severity != "urgent"))
     base = None if url is None else url.rstrip("/")
     return Message(
@@ -44,13 +46,14 @@ def standing_messages(store: Store, queries: Queries, url: str | None, now: int)
     for standing in (Standing.OPEN, Standing.ACKNOWLEDGED):
         offset = 0
         while rows := store.alerts.rows(standing.value, "", None, now, offset, AT_ONCE)[0]:
+            names = store.alerts.names([row.run for row in rows])
             told = []
             for row in rows:
                 since = row.since if row.since is not None else row.changed_at
                 shown += 1
-                told.append(
-                    _told(queries, row._replace(since=since), "fired", now, url, with_details=shown <= MOST_DETAILS)
-                )
+                stands = row._replace(since=since)
+                with_details = shown <= MOST_DETAILS
+                told.append(_told(queries, stands, names.get(row.run), "fired", now, url, with_details=with_details))
             yield Message(0, standing.value, "rerail: what stands", tuple(told), len(told), now)
             offset += len(rows)
 
@@ -62,7 +65,7 @@ def _title(row: MessageRow, told: list[Told]) -> str:
     runs = len({each.run for each in told})
     if row.count == 1:
         state = "" if firing else " is over"
-        return f"rerail: {told[0].rule.replace('_', ' ')}{state} on {told[0].run}"
+        return f"rerail: {told[0].rule.replace('_', ' ')}{state} on {told[0].run_name or told[0].run}"
     if row.group_key == "storm" or row.count > len(told):
         return f"rerail: {count(row.count, 'alert')} at once, on {count(runs, 'run')} and more"
     over = len(told) - firing
@@ -70,7 +73,9 @@ def _title(row: MessageRow, told: list[Told]) -> str:
     return f"rerail: {told[0].rule.replace('_', ' ')}, {', '.join(parts)} on {count(runs, 'run')}"
 
 
-def _told(queries: Queries, row: AlertRow, change: str, at: int, url: str | None, *, with_details: bool) -> Told:
+def _told(
+    queries: Queries, row: AlertRow, run_name: str | None, change: str, at: int, url: str | None, *, with_details: bool
+) -> Told:
     cost = verdict = similar = None
     if with_details and row.incident_id is not None:
         cost, verdict, similar = _incident(queries, row.incident_id)
@@ -80,7 +85,7 @@ def _told(queries: Queries, row: AlertRow, change: str, at: int, url: str | None
         link = f"{url.rstrip('/')}/{about}"
     return Told(
         row.key, row.rule, row.run, row.severity, "over" if change in OVER else change, change not in OVER,
-        row.sentence, row.group_key, row.since, at, cost, verdict, similar, link,
+        row.sentence, row.group_key, row.since, at, cost, verdict, similar, link, run_name,
     )  # fmt: skip
 
 

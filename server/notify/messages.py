@@ -45,6 +45,13 @@ class Told:
     verdict: str | None = None
     similar: str | None = None
     link: str | None = None
+    run_name: str | None = None
+    """None where the run has no other name than its id."""
+
+    @property
+    def shown_run(self) -> str:
+        """The run as people know it: its name, with its id."""
+        return self.run if self.run_name is None else f"{self.run_name} ({self.run})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,7 @@ class Message:
         """The message in words."""
         lines = []
         for each in self.told[:LINES]:
-            lines.append(f"[{each.change}] {each.run}: {each.sentence}")
+            lines.append(f"[{each.change}] {each.shown_run}: {each.sentence}")
             more = [part for part in (each.cost, each.verdict, each.similar) if part]
             lines += [f"  {part}" for part in more]
             if each.link:

@@ -25,14 +25,16 @@ from typing import NamedTuple, Protocol
 from rerail.server.core.facts import Fact, Note
 from rerail.server.core.node_histories import NodeHistory
 from rerail.server.core.recovery_configs.stretches import Stretch
-from rerail.server.core.rollup import Resolution, RollupBin
+from rerail.server.core.rollup import FleetBins, Resolution, RollupBin
 from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
 from rerail.server.query_results import (
     ArtefactRow,
     EmitterRow,
     ExpiredLog,
     IncidentMark,
+    Outdated,
     RefusedPage,
+    RulesProgress,
     RunMarks,
     RunPage,
     RunRow,
@@ -178,6 +180,24 @@ class Store(Protocol):
     def make_all_due(self) -> int:
         """Every run that has its log is to be derived again; how many there are."""
 
+    def begin_rules(self, rules: str, version: str, now: int, since: int | None = None) -> RulesProgress:
+        """Views saved after the revision `since` (None: from now on) are made by these rules.
+
+        Where views were made by them already, nothing changes.
+        """
+
+    def rules_progress(self) -> RulesProgress | None:
+        """How far that is; None before any server said by which rules it derives."""
+
+    def make_outdated_due(self, after: Outdated | None, now: int) -> Outdated | None:
+        """Make the next run due that is over and was derived by other rules: the one that ended first.
+
+        `after` is what the last call gave. None where there is no more.
+        """
+
+    def is_outdated(self, run: str) -> bool:
+        """Whether a run that is over still is as other rules made it."""
+
     def view(self, run: str) -> tuple[RunView, int] | None:
         """The saved view and its revision; None when there is none."""
 
@@ -207,6 +227,9 @@ class Store(Protocol):
 
     def fleet_rollup(self, resolution: Resolution, start: int, end: int) -> tuple[tuple[RollupBin, ...], int]:
         """The same, added up over all runs, bin by bin; and how many runs had any."""
+
+    def fleet_rollup_by_gpus(self, resolution: Resolution, start: int, end: int) -> FleetBins:
+        """The same, apart for what is of a known number of GPUs and for what is not."""
 
     def step_points(self, run: str, start: int, end: int) -> tuple[StepPoint, ...]:
         """Saved step points in `[start, end)`, with the last one before it and the first one after it."""

@@ -8,10 +8,12 @@ from sqlalchemy import ColumnElement, Engine, Row, Text, and_, case, cast, func,
 
 from rerail.server.core.alert_life import AlertEvent, Life, life
 from rerail.server.core.facts import Phase
+from rerail.server.core.stakes import Stake, stake
 from rerail.server.core.threshold_changes import ThresholdChange
 from rerail.server.core.view import Domain, RunState, RunView
+from rerail.server.query_results import RunRow
 from rerail.server.store import documents, tables
-from rerail.server.store.alert_rows import REASONS, AlertRow, FaultSums, WantingRow
+from rerail.server.store.alert_rows import MOST_WEIGHED, REASONS, AlertRow, FaultSums, WantingRow
 from rerail.server.store.alert_writing import ROUND, event_of, events_of, portions, thresholds_of
 from rerail.server.store.append import keepable, key_of
 from rerail.server.store.reading import run_row_of
@@ -38,6 +40,12 @@ def _stands(standing: str, now: int) -> ColumnElement[bool]:
 def _views(rows: Sequence[Row]) -> Iterator[RunView]:
     """Views, each made when it is taken. A run that could not be derived has none."""
     return (documents.read_document(RunView, row.document) for row in rows if row.document)
+
+
+def _stake(run: RunRow) -> Stake:
+    return stake(
+        run.state, run.current_phase, run.gpus, run.training_goodput, has_open_incident=run.open_incident_id is not None
+    )
 
 
 class AlertReader:
@@ -150,7 +158,8 @@ class AlertReader:
                     *(
                         func.lower(column).like(like, escape="|")
                         for column in (_alert.run, _alert.rule, _alert.sentence)
-                    )
+                    ),
+                    _alert.run_id.in_(select(_view.run_id).where(func.lower(_view.name).like(like, escape="|"))),
                 )
             )
         order = (_alert.is_resolved, case((_alert.severity == "urgent", 0), else_=1), _alert.changed_at.desc())
@@ -178,23 +187,26 @@ class AlertReader:
             .where(wants)
             .order_by(reason, opened.c.urgent.desc(), opened.c.n.desc(), _view.last_heard_at.desc().nulls_last(),
                       _view.run_id)
-            .limit(limit)
+            .limit(MOST_WEIGHED)
         )  # fmt: skip
         with self._engine.connect() as connection:
-            rows = connection.execute(wanted).all()
-            total = len(rows)
-            if total == limit:
+            found = connection.execute(wanted).all()
+            total = len(found)
+            weighed = [(row, told := run_row_of(row.row, row.error), _stake(told)) for row in found]
+            weighed.sort(key=lambda each: each[2].rank)
+            weighed = weighed[:limit]
+            if total == MOST_WEIGHED:
                 total = connection.execute(select(func.count()).select_from(both).where(wants)).scalar_one()
             alerts: dict[int, list[AlertRow]] = {}
             order = (case((_alert.severity == "urgent", 0), else_=1), _alert.changed_at.desc(), _alert.alert_id)
             of_runs = select(_alert.run_id, *_COLUMNS).where(
-                _alert.run_id.in_([row.run_id for row in rows if not row.reason]), _stands("open", now)
+                _alert.run_id.in_([row.run_id for row, _, _ in weighed if not row.reason]), _stands("open", now)
             )
             for run_id, *told in connection.execute(of_runs.order_by(*order)):
                 alerts.setdefault(run_id, []).append(AlertRow(*told))
         return tuple(
-            WantingRow(run_row_of(row.row, row.error), REASONS[row.reason], tuple(alerts.get(row.run_id, ())))
-            for row in rows
+            WantingRow(told, REASONS[row.reason], tuple(alerts.get(row.run_id, ())), at_stake)
+            for row, told, at_stake in weighed
         ), total
 
     def standings(self, now: int) -> dict[str, int]:
@@ -208,6 +220,35 @@ class AlertReader:
         with self._engine.connect() as connection:
             rows = connection.execute(select(standing.label("standing"), func.count().label("n")).group_by(standing))
             return {row.standing: row.n for row in rows}
+
+    def groups(self, groups: Sequence[str], now: int) -> dict[str, dict[str, int]]:
+        """See `AlertStore.groups`."""
+        standing = case(
+            (_is_silenced(now), "silenced"), (_alert.is_acknowledged.is_(True), "acknowledged"), else_="open"
+        )
+        found: dict[str, dict[str, int]] = {}
+        with self._engine.connect() as connection:
+            for some in portions(sorted(set(groups))):
+                wanted = (
+                    select(_alert.group_key, standing.label("standing"), func.count().label("n"))
+                    .where(_alert.group_key.in_(some), _alert.is_resolved.is_(False))
+                    .group_by(_alert.group_key, standing)
+                )
+                for row in connection.execute(wanted):
+                    found.setdefault(row.group_key, {})[row.standing] = row.n
+        return found
+
+    def names(self, runs: Sequence[str]) -> dict[str, str]:
+        """See `AlertStore.names`."""
+        found: dict[str, str] = {}
+        with self._engine.connect() as connection:
+            for some in portions(sorted({key_of(run) for run in runs})):
+                wanted = select(_view.row, _view.error).where(_view.run_id.in_(some))
+                for row in connection.execute(wanted):
+                    run = run_row_of(row.row, row.error)
+                    if run.name and run.name != run.run_id:
+                        found[run.run_id] = run.name
+        return found
 
     def open_by_rule(self, now: int) -> dict[tuple[str, str], int]:
         """See `AlertStore.open_by_rule`."""

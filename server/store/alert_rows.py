@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol
 
 from rerail.server.core.alert_life import AlertEvent, Life
 from rerail.server.core.alert_rules import Finding
+from rerail.server.core.stakes import Stake
 from rerail.server.core.threshold_changes import ThresholdChange
 from rerail.server.core.view import RunView
 from rerail.server.query_results import RunRow
@@ -119,6 +120,8 @@ class FaultSums(NamedTuple):
     """Of those that recovered, ascending."""
 
 
+MOST_WEIGHED = 2000
+
 REASONS = ("alert", "stalled", "silent")
 """Why a run needs a person, the most urgent first."""
 
@@ -131,6 +134,8 @@ class WantingRow(NamedTuple):
     """One of `REASONS`."""
     alerts: tuple[AlertRow, ...]
     """Its open ones, urgent ones first."""
+    stake: Stake
+    """What it loses just now."""
 
 
 class AlertStore(Protocol):
@@ -167,6 +172,25 @@ class AlertStore(Protocol):
     def act(self, key: str, judge: Callable[[Sequence[AlertEvent]], AlertEvent], now: int) -> AlertEvent:
         """Add the event that `judge` makes of all before it. Raises KeyError for an alert that is not known."""
 
+    def act_on_group(
+        self,
+        group: str,
+        judge: Callable[[Sequence[AlertEvent], int | None], AlertEvent | None],
+        undoes: int | None,
+        now: int,
+    ) -> tuple[AlertEvent, ...]:
+        """Add what `judge` makes of every alert of a group that is not resolved, all or nothing; None leaves one alone.
+
+        With `undoes`, the number of an event, it is asked of the alerts that the same action touched, resolved or not,
+        and told which event of each that was. Raises KeyError for a group that no alert belongs to.
+        """
+
+    def groups(self, groups: Sequence[str], now: int) -> dict[str, dict[str, int]]:
+        """Group → standing → how many of its alerts stand so; without those resolved."""
+
+    def names(self, runs: Sequence[str]) -> dict[str, str]:
+        """Run → its name, of those that have another than their id."""
+
     def rows(
         self, standing: str | None, search: str, run: str | None, now: int, offset: int, limit: int
     ) -> tuple[tuple[AlertRow, ...], int]:
@@ -175,7 +199,9 @@ class AlertStore(Protocol):
     def wanting(self, now: int, limit: int) -> tuple[tuple[WantingRow, ...], int]:
         """The first runs that need a person, and how many do.
 
-        Those with open alerts come first, urgent ones before others, then those that stall, then the silent ones.
+        Those that lose most come first (`core/stakes.py`); where that is equal those with open alerts, urgent ones
+        before others, then those that stall, then the silent ones. Of more than `MOST_WEIGHED` the first in that latter
+        order are weighed.
         """
 
     def standings(self, now: int) -> dict[str, int]:

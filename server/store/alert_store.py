@@ -14,7 +14,7 @@ from rerail.server.store.alert_channels import AlertChannels
 from rerail.server.store.alert_messages import AlertMessages, Entry
 from rerail.server.store.alert_reading import AlertReader
 from rerail.server.store.alert_rows import AlertRow, ChannelRow, FaultSums, Looked, MessageRow, Resealed, WantingRow
-from rerail.server.store.alert_writing import AlertWriter
+from rerail.server.store.alert_writing import AlertWriter, GroupJudge
 
 
 class SqlAlertStore:
@@ -70,6 +70,21 @@ class SqlAlertStore:
         """Add what somebody did."""
         with engines.answering():
             return self._writer.act(key, judge, now)
+
+    def act_on_group(self, group: str, judge: GroupJudge, undoes: int | None, now: int) -> tuple[AlertEvent, ...]:
+        """Add what somebody did to a group."""
+        with engines.answering():
+            return self._writer.act_on_group(group, judge, undoes, now)
+
+    def groups(self, groups: Sequence[str], now: int) -> dict[str, dict[str, int]]:
+        """How the alerts of groups stand."""
+        with engines.answering():
+            return self._reader.groups(groups, now)
+
+    def names(self, runs: Sequence[str]) -> dict[str, str]:
+        """Names of runs."""
+        with engines.answering():
+            return self._reader.names(runs)
 
     def rows(
         self, standing: str | None, search: str, run: str | None, now: int, offset: int, limit: int

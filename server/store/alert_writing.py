@@ -29,6 +29,9 @@ _changes = tables.threshold_change.c
 _AT_ONCE = 400
 ROUND = 0
 
+GroupJudge = Callable[[Sequence[AlertEvent], int | None], AlertEvent | None]
+"""What is done to one alert of a group, by its events and the one to undo; None leaves it as it is."""
+
 STATED = ("sentence", "severity", "group_key", "problem_id", "incident_id", "node", "since")
 
 
@@ -137,6 +140,44 @@ class AlertWriter:
                 enqueue_groups(connection, now, {group: [(key, event.change.value, event.at)]})
         return event
 
+    def act_on_group(self, group: str, judge: GroupJudge, undoes: int | None, now: int) -> tuple[AlertEvent, ...]:
+        """See `AlertStore.act_on_group`."""
+        with self._engine.begin() as connection:
+            first = next_revision(connection)
+            mine = _alert.group_key == group
+            if connection.execute(select(_alert.alert_id).where(mine).limit(1)).first() is None:
+                raise KeyError(group)
+            undone = None if undoes is None else _beside(connection, group, undoes)
+            wanted = _alert.is_resolved.is_(False) if undone is None else _alert.alert_id.in_(list(undone))
+            rows = connection.execute(
+                select(_alert.key, _alert.run_id).where(mine, wanted).order_by(_alert.alert_id)
+            ).all()
+            histories = events_of(connection, [row.key for row in rows])
+            written: list[AlertEvent] = []
+            columns: list[dict[str, object]] = []
+            for row in rows:
+                history = histories.get(row.key, [])
+                said = judge(history, None if undone is None else undone[key_of(row.key)])
+                if said is None:
+                    continue
+                event = replace(said, event_id=first + len(written), key=row.key)
+                written.append(event)
+                columns.append(_columns(event, row.run_id))
+                connection.execute(
+                    update(tables.alert)
+                    .where(_alert.run_id == row.run_id, _alert.alert_id == key_of(row.key))
+                    .values(**_standing(life([*history, event]), now))
+                )
+            if len(written) > 1:
+                counter = tables.change_counter.c
+                connection.execute(update(tables.change_counter).values(value=counter.value + len(written) - 1))
+            if columns:
+                connection.execute(insert(tables.alert_event), columns)
+            told = [(each.key, each.change.value, each.at) for each in written if each.change is Change.RESOLVE]
+            if told:
+                enqueue_groups(connection, now, {group: told})
+        return tuple(written)
+
     def change_thresholds(self, judge: Callable[[Sequence[ThresholdChange]], ThresholdChange]) -> ThresholdChange:
         """See `AlertStore.change_thresholds`."""
         with self._engine.begin() as connection:
@@ -151,6 +192,19 @@ class AlertWriter:
                 },
             )  # fmt: skip
         return change
+
+
+def _beside(connection: Connection, group: str, event_id: int) -> dict[int, int]:
+    """Alert → its event, of everything that was done to a group with one action; of nothing else where it was none."""
+    both = select(_event.alert_id, _event.event_id, _event.at, _event.change).join(
+        tables.alert, (_alert.run_id == _event.run_id) & (_alert.alert_id == _event.alert_id)
+    )
+    mine = both.where(_alert.group_key == group)
+    one = connection.execute(mine.where(_event.event_id == event_id)).first()
+    if one is None:
+        return {}
+    found = connection.execute(mine.where(_event.at == one.at, _event.change == one.change))
+    return {row.alert_id: row.event_id for row in found}
 
 
 def thresholds_of(connection: Connection) -> tuple[ThresholdChange, ...]:

@@ -69,6 +69,9 @@ class NoteStore(Protocol):
     def about(self, kind: str, name: str, *, with_deleted: bool = False) -> tuple[Note, ...]:
         """The notes on a subject, in the order in which they were written."""
 
+    def on_incidents(self, run: str, limit: int) -> tuple[Note, ...]:
+        """Notes on incidents of a run that are not deleted, newest first."""
+
     def newest(self, offset: int, limit: int) -> tuple[tuple[Note, ...], int]:
         """Notes that are not deleted, newest first, and how many there are."""
 

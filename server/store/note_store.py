@@ -98,6 +98,22 @@ class SqlNoteStore:
         with engines.answering(), self._read.begin() as connection:
             return tuple(sorted(_notes(connection, connection.execute(found).scalars().all()), key=_by_number))
 
+    def on_incidents(self, run: str, limit: int) -> tuple[Note, ...]:
+        """Notes on incidents of a run, newest first."""
+        wanted = (
+            select(_note.note_id)
+            .where(
+                _note.subject_kind == SubjectKind.INCIDENT.value,
+                _note.subject.startswith(keepable(run) + "~", autoescape=True),
+                _note.is_deleted.is_(False),
+            )
+            .order_by(_note.note_id.desc())
+            .limit(limit)
+        )
+        with engines.answering(), self._read.begin() as connection:
+            notes = _notes(connection, connection.execute(wanted).scalars().all())
+        return tuple(sorted(notes, key=_by_number, reverse=True))
+
     def newest(self, offset: int, limit: int) -> tuple[tuple[Note, ...], int]:
         """Notes that are not deleted, newest first."""
         is_there = _note.is_deleted.is_(False)

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, and_, bindparam, func, make_url, sele
 
 from rerail.server.core.facts import Fact
 from rerail.server.core.report import iso
-from rerail.server.core.rollup import Resolution, RollupBin, between, summed
+from rerail.server.core.rollup import FleetBins, Lived, Resolution, RollupBin, between, summed
 from rerail.server.core.view import Checkpoint, Incident, RunState, RunView, Span, StepPoint
 from rerail.server.query_results import (
     EmitterRow,
@@ -218,6 +218,34 @@ class Reader:
 
     def fleet_rollup(self, resolution: Resolution, start: int, end: int) -> tuple[tuple[RollupBin, ...], int]:
         """See `Store.fleet_rollup`."""
+        by_run = self._fleet_bins(resolution, start, end)
+        bins = [each for inside in by_run.values() for each in inside]
+        return summed(bins, resolution), len(by_run)
+
+    def fleet_rollup_by_gpus(self, resolution: Resolution, start: int, end: int) -> FleetBins:
+        """See `Store.fleet_rollup_by_gpus`."""
+        told: list[RollupBin] = []
+        untold: list[RollupBin] = []
+        lives: list[Lived] = []
+        for inside in self._fleet_bins(resolution, start, end).values():
+            last = last_untold = 0
+            for each in inside:
+                over = each.start + each.count * resolution.value
+                last = max(last, over)
+                without = tuple([cell for cell in each.cells if cell.gpu_ns is None])
+                if not without:
+                    told.append(each)
+                    continue
+                last_untold = max(last_untold, over)
+                untold.append(RollupBin(each.start, without, each.count))
+                rest = tuple([cell for cell in each.cells if cell.gpu_ns is not None])
+                if rest:
+                    told.append(RollupBin(each.start, rest, each.count))
+            lives.append(Lived(last, last_untold or None))
+        return FleetBins(summed(told, resolution), summed(untold, resolution), tuple(lives))
+
+    def _fleet_bins(self, resolution: Resolution, start: int, end: int) -> dict[int, list[RollupBin]]:
+        """Bins by run."""
         columns = tables.rollup_block.c
         with self._engine.begin() as connection:
             found = connection.execute(
@@ -225,14 +253,12 @@ class Reader:
                     columns.resolution == resolution.value, columns.start_at < end, columns.end_at > start
                 )
             ).all()
-        bins: list[RollupBin] = []
-        runs = set()
+        by_run: dict[int, list[RollupBin]] = {}
         for run_id, packed in found:
             inside = list(between(documents.read_block(list[RollupBin], packed), resolution, start, end))
             if inside:
-                runs.add(run_id)
-                bins += inside
-        return summed(bins, resolution), len(runs)
+                by_run.setdefault(run_id, []).extend(inside)
+        return by_run
 
     def step_points(self, run: str, start: int, end: int) -> tuple[StepPoint, ...]:
         """See `Store.step_points`."""

@@ -114,6 +114,7 @@ def marks_of(view: RunView) -> RunMarks:
         ended_at=view.ended_at,
         attempts=tuple(map(mark_of_attempt, view.attempts)),
         incidents=tuple(map(mark_of, view.incidents)),
+        sees_training=view.sees_training,
     )
 
 

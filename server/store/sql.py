@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rerail.server.core.rollup import Resolution, RollupBin
+from rerail.server.core.rollup import FleetBins, Resolution, RollupBin
 from rerail.server.core.view import Checkpoint, Incident, RunView, Span, StepPoint
 from rerail.server.query_results import (
     ArtefactRow,
     EmitterRow,
     ExpiredLog,
     IncidentMark,
+    Outdated,
     RefusedPage,
+    RulesProgress,
     RunMarks,
     RunPage,
     RunRow,
@@ -26,6 +28,7 @@ from rerail.server.store.alert_store import SqlAlertStore
 from rerail.server.store.append import Appender
 from rerail.server.store.artefacts import ArtefactShelf
 from rerail.server.store.config_store import SqlConfigStore
+from rerail.server.store.derivation import RulesLedger
 from rerail.server.store.derived import DerivedWriter
 from rerail.server.store.note_store import SqlNoteStore
 from rerail.server.store.problem_store import SqlProblemStore
@@ -51,6 +54,7 @@ class SqlStore:
         self.notes = SqlNoteStore(self._write, self._read)
         self.search = SqlSearchStore(self._write, self._read)
         self.alerts = SqlAlertStore(self._write, self._read, sealing)
+        self._rules = RulesLedger(self._write, self._read)
         self._artefacts = ArtefactShelf(self._write, self._read)
 
     @classmethod
@@ -87,6 +91,26 @@ class SqlStore:
         """Every run is to be derived again."""
         with engines.answering():
             return self._derived.make_all_due()
+
+    def begin_rules(self, rules: str, version: str, now: int, since: int | None = None) -> RulesProgress:
+        """From now on views are made by these rules."""
+        with engines.answering():
+            return self._rules.begin(rules, version, now, since)
+
+    def rules_progress(self) -> RulesProgress | None:
+        """How far runs that are over are derived by them."""
+        with engines.answering():
+            return self._rules.progress()
+
+    def make_outdated_due(self, after: Outdated | None, now: int) -> Outdated | None:
+        """Make the next outdated run due."""
+        with engines.answering():
+            return self._rules.make_next_due(after, now)
+
+    def is_outdated(self, run: str) -> bool:
+        """Whether a run still is as other rules made it."""
+        with engines.answering():
+            return self._rules.is_outdated(run)
 
     def view(self, run: str) -> tuple[RunView, int] | None:
         """The saved view and its revision."""
@@ -132,6 +156,11 @@ class SqlStore:
         """Every saved bin of these runs."""
         with engines.answering():
             return self._reader.rollups(runs, resolution)
+
+    def fleet_rollup_by_gpus(self, resolution: Resolution, start: int, end: int) -> FleetBins:
+        """The same, apart by whether the GPUs are known."""
+        with engines.answering():
+            return self._reader.fleet_rollup_by_gpus(resolution, start, end)
 
     def fleet_rollup(self, resolution: Resolution, start: int, end: int) -> tuple[tuple[RollupBin, ...], int]:
         """The same of all runs together, and how many runs that are."""

@@ -147,6 +147,17 @@ change_counter = Table(
     Column("value", BigInteger, nullable=False),
 )
 
+derivation = Table(
+    "derivation",
+    metadata,
+    Column("derivation_id", SmallInteger, primary_key=True, autoincrement=False),
+    Column("rules", Text, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("total", BigInteger, nullable=False),
+)
+
 run_view = Table(
     "run_view",
     metadata,

@@ -20,7 +20,8 @@ def looping(lines, run: str, began: int) -> bytes:
     def at(second: int) -> int:
         return began + second * S
 
-    told = [{"kind": "run_started", "run": run, "emitter": "l", "seq": 0, "at": at(0), "gpus": 8, "project": "atlas"}]
+    told = [{"kind": "run_started", "run": run, "emitter": "l", "seq": 0, "at": at(0), "gpus": 8, "project": "atlas",
+             "name": f"Loop of {run}"}]  # fmt: skip
     for number in range(4):
         base = {"run": run, "emitter": "l", "job": "1", "restart": number}
         start = number * 60
@@ -89,10 +90,26 @@ def test_somebody_takes_it_silences_it_and_undoes_that(told: httpx.Client):
         assert "until" in act(told, key, 422, action="silence")["error"]["message"]
 
 
+def test_a_group_is_acted_on_and_alerts_carry_the_names_of_their_runs(told: httpx.Client):
+    row = next(each for each in rows(told, run="a") if each["rule"] == "same_fault_again")
+    assert row["run_name"] == "Loop of a"
+    assert {each["run_id"] for each in rows(told, search="loop OF")} == {"a", "b/c:d"}
+    path = f"/api/v1/alerts/groups/{quote(row['group'], safe='')}/actions"
+    done = told.post(path, json={"action": "acknowledge", "author": "Ada"})
+    assert done.status_code == 201
+    mine = [each for each in rows(told) if each["group"] == row["group"]]
+    assert done.json()["count"] == len(mine) > 1
+    assert {each["standing"] for each in mine} == {"acknowledged"}
+    undone = told.post(path, json={"action": "undo", "undoes": done.json()["actions"][0]["action_id"]})
+    assert undone.json()["count"] == len(mine)
+    assert told.post("/api/v1/alerts/groups/rule:nobody/actions", json={"action": "resolve"}).status_code == 404
+
+
 def test_pages_of_other_sites_change_nothing(told: httpx.Client):
     headers = {"Origin": "http://evil.example", "Content-Type": "application/json"}
     for method, path in (
         ("POST", "/api/v1/alerts/silence::a/actions"),
+        ("POST", "/api/v1/alerts/groups/rule:silence/actions"),
         ("POST", "/api/v1/alerts/rules"),
         ("POST", "/api/v1/alerts/channels"),
         ("POST", "/api/v1/alerts/channels/1/test"),
@@ -116,6 +133,8 @@ def test_thresholds_are_tried_saved_and_undone(told: httpx.Client):
         ({"rule": "nothing", "values": {"seconds": 1}}, "rule"),
         ({"rule": "silence", "values": {"colour": 1}}, "values"),
         ({"rule": "silence", "values": {"seconds": "many"}}, "values.seconds"),
+        ({"rule": "same_fault_again", "values": {"times": 2.5}}, "values.times"),
+        ({"rule": "silence", "values": {"on": 0.5}}, "values.on"),
         ({"rule": "silence", "values": 5}, "values"),
     ):
         answer = told.post("/api/v1/alerts/rules", json=said)
@@ -142,6 +161,10 @@ def test_channels_are_added_tested_and_shown_without_their_secrets(client: httpx
     assert client.delete(path).status_code == 404
     for wrong in ({"kind": "pigeon"}, {"address": "ftp://x"}, {"name": ""}, {"is_on": "yes"}, {"colour": 1}):
         assert client.post("/api/v1/alerts/channels", json=said | wrong).status_code == 422, wrong
+    refused = client.post("/api/v1/alerts/channels", json=said | {"kind": "apprise", "address": "nonsense://topsecret"})
+    assert refused.status_code == 422
+    assert refused.json()["error"]["message"].startswith("address: Apprise ")
+    assert "topsecret" not in refused.text
 
 
 def test_metrics_are_for_prometheus(told: httpx.Client):

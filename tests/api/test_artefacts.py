@@ -95,6 +95,17 @@ def test_the_same_file_again_changes_nothing(run: httpx.Client, settled):
     assert (listed["name"], listed["author"], listed["sha256"]) == ("log.txt", "mina", first["sha256"])
 
 
+def test_a_copy_of_a_dump_is_not_that_of_another_rank(run: httpx.Client):
+    first, copied = recorded("hang4_rank_0"), "hang4_rank_1: it is byte for byte hang4_rank_0, a copy"
+    both = run.post(PATH, params={"name": "both.zip"}, content=zipped(hang4_rank_0=first, hang4_rank_1=first))
+    assert [row["name"] for row in both.json()["files"]] == ["hang4_rank_0"]
+    assert copied in both.json()["refused"][0]
+    again = run.post(PATH, params={"name": "hang4_rank_1"}, content=first)
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "a_copy")
+    assert copied in again.json()["error"]["message"]
+    assert run.post(PATH, params={"name": "trace_rank_0"}, content=first).json()["new"] is False
+
+
 def test_a_traceback_becomes_evidence_without_its_secrets(run: httpx.Client, settled):
     told = give(run, "rank1.log", TRACEBACK)
     assert (told["kind"], told["pieces"]) == ("log", 1)

@@ -99,6 +99,14 @@ def test_a_note_on_a_region_lies_on_the_timeline(known):
     assert int(mark["end_us"]) - int(mark["start_us"]) == 4_000_000
 
 
+def test_a_note_on_an_incident_lies_in_the_notes_of_its_run(known):
+    known.post("/api/v1/notes", json={"subject_kind": "incident", "subject": "a~0", "text": "a switch"})
+    shown = known.get("/api/v1/runs/a/timeline").json()
+    (mark,) = shown["notes"]
+    assert mark["text"] == "a switch"
+    assert (mark["start_us"], mark["end_us"]) == (shown["incidents"][0]["started_us"], None)
+
+
 def test_what_changed_before_an_incident_is_told_and_an_unknown_incident_is_404(known):
     assert known.get("/api/v1/incidents/a~0/changes").json() == {"incident_id": "a~0", "changes": []}
     assert known.get("/api/v1/incidents/a~99/changes").status_code == 404

@@ -139,3 +139,21 @@ def test_pages_of_no_one_run_are_drawn_again_when_something_comes(alerts_server,
     assert alerts.locator(".alert details[open]").count() == 1
     one.wait_for_selector("#problem-content a[href^='/incidents/loop-late']", timeout=40_000)
     assert one.evaluate("window.kept") == alerts.evaluate("window.kept") == 1
+
+
+def test_a_group_is_silenced_by_a_key_and_given_back(alerts_server, open_page):
+    page, _ = open_page(f"{alerts_server.url}/alerts")
+    page.wait_for_selector(".alert-group")
+    before = page.inner_text("#alerts-list .sentence")
+    page.keyboard.press("g")
+    page.keyboard.press("a")  # Goes to alerts, and acknowledges nothing.
+    page.keyboard.press("j")
+    assert page.evaluate("() => document.activeElement.classList.contains('alert-group')")
+    page.keyboard.press("s")
+    page.wait_for_function("() => /^Silenced \\d+ alerts/.test(document.getElementById('alert-said').textContent)")
+    page.wait_for_selector(".alert-silenced")
+    page.click("#alert-said [data-does=undo]")
+    page.wait_for_function("() => /^Undone for/.test(document.getElementById('alert-said').textContent)")
+    page.wait_for_function(
+        f"() => document.querySelector('#alerts-list .sentence').textContent === {json.dumps(before)}"
+    )

@@ -348,7 +348,7 @@ def test_a_file_is_shown_by_the_command_as_the_format_reads_it(
     name: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ):
     path = file_of(name, tmp_path)
-    assert main(["import", name, str(path), "--run", "story", "--stdout"]) == 0
+    assert main(["import", name, str(path), "--run", "story", "--still-running", "--stdout"]) == 0
     shown = [decode_line(line) for line in capfdbinary.readouterr().out.splitlines()]
     assert {fact.kind for fact in shown} == {fact.kind for fact in read_as(name, path)[0]}
 

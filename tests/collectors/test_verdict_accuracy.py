@@ -17,6 +17,7 @@ def bench():
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     module.outcomes = functools.cache(module.outcomes)  # several tests ask for the same
+    module.whole = functools.cache(module.whole)
     module.public = functools.cache(module.public)
     return module
 
@@ -59,3 +60,12 @@ def test_frightening_words_of_healthy_logs_make_no_interruption():
     healthy = [each for each in bench().public() if not each.cause]
     assert len(healthy) >= 60
     assert [(each.name, each.said) for each in healthy if each.cause_is != "right"] == []
+
+
+def test_what_a_run_survived_and_what_is_told_of_others_is_not_why_it_ended():
+    found = bench().whole()
+    failures = [each for each in found if each.cause]
+    wrong = [(each.name, each.said) for each in found if each.cause_is != "right"]
+    assert len(failures) >= 116
+    assert wrong == [("preempted-requeued-then-module-not-found", "preemption")]  # it died before a step told of it
+    assert [(each.name, each.named) for each in failures if {each.rank_is, each.node_is} != {"right"}] == []

@@ -13,14 +13,18 @@ from rerail.server.core.facts import (
     AttemptEnded,
     AttemptStarted,
     Blind,
+    CheckpointLoaded,
     Clock,
     Fact,
     Initiator,
+    MarkStage,
     Outcome,
     Phase,
     PhaseSpan,
+    RecoveryMark,
     RunEnded,
     Scope,
+    Steps,
 )
 from rerail.server.core.fold import RunFold
 from rerail.server.core.report import figures
@@ -391,6 +395,32 @@ def test_an_iteration_after_steps_without_one_is_a_second_attempt(order: int):
     view = view_without_counts(story, order)
     assert [rollback.steps for rollback in view.rollbacks] == [50]
     assert view.account.productive_ns == 200 * SECOND
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_iteration_that_a_log_told_of_early_begins_where_its_ranks_say(order: int):
+    """Lines without a stamp are as old as the stamp before them: older than the last step of the iteration before."""
+    run, first, second = "run", {"restart": 0}, {"restart": 0, "iteration": 1}
+    rank = {"emitter": "rank/n0/0/x", "rank": 0}
+    at = [BEGINNING + each * SECOND for each in range(60)]
+    facts: list[Fact] = [
+        AttemptStarted(run=run, emitter="log", seq=0, at=at[0], **first),
+        Steps(run=run, seq=0, at=at[30], first_step=1, start=at[0], durations_us=(1_000_000,) * 30, **first, **rank),
+        RecoveryMark(run=run, emitter="log", seq=1, at=at[28], stage=MarkStage.NOTICED, **first, by="nvrx"),
+        AttemptStarted(run=run, emitter="log", seq=2, at=at[28], scope=Scope.IN_PROCESS, **second),
+        RecoveryMark(run=run, seq=1, at=at[31], stage=MarkStage.NOTICED, **first, **rank),
+        RecoveryMark(run=run, seq=2, at=at[38], stage=MarkStage.WORKERS_GONE, **first, **rank),
+        AttemptStarted(run=run, seq=3, at=at[39], scope=Scope.IN_PROCESS, **second, **rank),
+        CheckpointLoaded(run=run, seq=4, at=at[40], step=20, start=at[39], end=at[40], **second, **rank),
+        Steps(run=run, seq=5, at=at[55], first_step=21, start=at[40], durations_us=(1_000_000,) * 15, **second, **rank),
+    ]
+    fold = RunFold(run)
+    fold.add(facts[::order])
+    view = fold.view(at[55])
+    assert [(each.first_step, each.last_step) for each in view.attempts] == [(1, 30), (21, 35)]
+    (incident,) = view.incidents
+    assert (incident.started_at, incident.time_to_restart_ns, incident.lost_steps) == (at[30], 9 * SECOND, 10)
+    assert incident.time_to_recover_ns == 20 * SECOND  # until step 31 begins
 
 
 @pytest.mark.parametrize("is_late", [False, True])

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from rerail.server.core.alerts import SWITCH, Finding, find, findings, in_force, rules
-from rerail.server.core.facts import Initiator, Outcome
+from rerail.server.core.facts import Evidence, Initiator, Outcome
 from rerail.server.core.view import (
     CheckpointFreshness,
     Domain,
@@ -69,6 +69,23 @@ def several_incidents() -> RunView:
 def monitored() -> RunView:
     story = Story().start().bring_up(5).steps(1, 50)
     return story.wait(5).start(initiator=Initiator.MONITOR).bring_up(5).steps(1, 60).view()
+
+
+def untold_saves(loads: int, step: int = 51) -> Story:
+    """A loop whose saves nobody tells of: every attempt goes on from step 50 and dies at 60."""
+    story = Story().start().bring_up(20).steps(1, 60)
+    for number in range(loads):
+        story.die(after=5).stop(2).start().bring_up(20).load(50, took=5)
+        if number + 1 < loads:
+            story.steps(51, 60)
+    return story
+
+
+def killed_while_stepping(gap: float = 2.0, waited: float = 600.0) -> Story:
+    story = Story().start().bring_up(5).steps(1, 700).wait(gap)
+    text = f"Did not get subsequent heartbeat. Waited {waited:.2f} seconds."
+    story._say(Evidence, "launcher", **story._here(), source="nvrx", text=text, rank=0)
+    return story.die(after=0, by="monitor").stop(2).start().bring_up(5)
 
 
 def stalled() -> RunView:
@@ -160,6 +177,35 @@ def test_thresholds_are_in_bounds_and_explained(name: str):
         assert each.unit
     assert rules()[name].summary.endswith(".")
     assert rules()[name].advice.endswith((".", "?"))
+
+
+@pytest.mark.parametrize(("loads", "is_found"), [(1, False), (2, False), (3, True), (44, True)])
+def test_going_on_from_one_step_again_and_again_is_no_progress_where_no_save_is_told_of(loads, is_found):
+    view = untold_saves(loads).view()
+    assert view.checkpoint.count == 0
+    found = found_of("no_durable_progress", view)
+    assert bool(found) is is_found
+    if found:
+        assert found[0].sentence.startswith(f"{loads} attempts in a row went on from step 50")
+        assert "concluded from where they resumed" in found[0].sentence
+
+
+def test_passing_what_all_attempts_before_reached_is_progress_whatever_is_told_of_saves():
+    assert found_of("no_durable_progress", untold_saves(4).steps(51, 60).view())
+    assert found_of("no_durable_progress", untold_saves(4).steps(51, 61).view()) == ()
+
+
+@pytest.mark.parametrize(
+    ("gap", "waited", "is_found"), [(2.0, 600.0, True), (599.0, 600.0, False), (6.0, 5.0, False), (2.0, 5.0, True)]
+)
+def test_a_kill_while_steps_went_on_is_a_restart_without_a_fault(gap, waited, is_found):
+    view = killed_while_stepping(gap, waited).view()
+    assert view.incidents[0].verdict.cause == "hang"
+    found = found_of("restart_without_fault", view)
+    assert bool(found) is is_found
+    if found:
+        assert f"until {gap:g}\u202fs before the kill" in found[0].sentence
+        assert found[0].incident_id == view.incidents[0].incident_id
 
 
 def test_other_thresholds_find_other_things():

@@ -34,6 +34,20 @@ def test_many_faults_in_little_time_make_a_lemon_and_the_sentence_says_how_sure(
     assert lemon.reasons[0] == "Blamed in 3 runs: it is not one program's fault."
 
 
+def test_ten_minutes_make_no_rate_and_the_only_machine_clears_no_program():
+    young = lemon_of(NodeCase("n", DAY_NS // 144, faults(1), runs_blamed=1), Fleet(2, DAY_NS // 72, 1))
+    assert (young.is_thin, young.per_1000_node_days, young.per_1000_node_days_high) == (True, None, None)
+    assert young.sentence.startswith(
+        "1 fault in 10\u202fmin: too little data yet for a rate, or to compare it with 1 other node"
+    )
+    struck = lemon_of(NodeCase("n", DAY_NS // 144, faults(4), runs_blamed=2), Fleet(100, 100 * DAY_NS // 144, 4))
+    assert (struck.level, struck.is_thin, struck.per_1000_node_days) == (LemonLevel.LEMON, True, None)
+    assert "let one expect" in struck.sentence
+    alone = lemon_of(NodeCase("n", 9 * DAY_NS, faults(3), runs_blamed=2), Fleet(1, 9 * DAY_NS, 3))
+    assert (alone.level, alone.is_thin) == (LemonLevel.UNKNOWN, False)
+    assert alone.reasons[0] == "Blamed in 2 runs: no other node is known on which they would run."
+
+
 def test_who_looks_at_a_thousand_nodes_accuses_none_by_chance():
     case = NodeCase("n", 10 * DAY_NS, faults(2), runs_blamed=2)
     assert lemon_of(case, Fleet(1000, 10_000 * DAY_NS, 100)).level is LemonLevel.SUSPECT

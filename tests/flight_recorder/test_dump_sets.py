@@ -16,6 +16,7 @@ from rerail.server.core.facts import Evidence
 from rerail.server.core.flight_recorder.analysis import analysis
 from rerail.server.core.flight_recorder.dump_sets import dump_sets, nearest_set
 from rerail.server.core.flight_recorder.summary import GROUPS_CODE, SUMMARY, side_car_summary, summary_of, summary_text
+from rerail.server.core.flight_recorder.verdict import aged_analysis
 from rerail.server.core.view import CausalRole
 from tests.dumps import CORPUS, evidence_of, read_side_car, recorded
 
@@ -97,9 +98,28 @@ def test_a_dump_older_than_its_interruption_says_so_and_counts_less(noticed_afte
     assert (verdict.cause, verdict.culprit_rank) == ("hang", 3)
     assert (verdict.confidence < fresh.confidence) == is_old
     assert ("older than the interruption" in verdict.sentence) == is_old
+    told = aged_analysis(case([*HANG4, *CARS], None).evidence, end + noticed_after * SECOND, last_step)
+    assert told is not None
+    assert (told.confidence, "older than the interruption" in told.sentence) == (verdict.confidence, is_old)
     old = [line for line in trace if "older than the interruption" in (line.meaning or "")]
     assert bool(old) == is_old
     assert {line.role for line in old} <= {CausalRole.INITIATING, CausalRole.INFORMATIONAL}
+
+
+def test_a_hang_that_nobody_noticed_for_hours_says_how_old_its_dumps_are():
+    end = max(fact.at for fact in HANG4)
+    verdict, _ = judge(case([*HANG4, *CARS], end + 8 * 3600 * SECOND, end - 60 * SECOND))
+    fresh, _ = judge(case([*HANG4, *CARS], None))
+    assert "before the interruption was noticed" in verdict.sentence
+    assert verdict.confidence == fresh.confidence
+
+
+def test_a_copy_of_a_rank_s_dump_is_not_another_rank_s(tmp_path, capsys):
+    for rank in range(3):
+        (tmp_path / f"hang4_rank_{rank}").write_bytes((CORPUS / f"hang4_rank_{min(rank, 1)}").read_bytes())
+    assert main(["classify", str(tmp_path)]) == 0
+    said = capsys.readouterr().err
+    assert "hang4_rank_2: it is byte for byte hang4_rank_1, a copy, and nothing that rank 2 wrote" in said
 
 
 def test_classify_judges_each_hang_of_a_folder_and_counts_them(tmp_path, capsys):

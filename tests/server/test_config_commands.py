@@ -24,6 +24,15 @@ def test_check_tells_the_settings_of_a_script_and_fails_where_timeouts_are_in_th
     assert "Hang detection is off" in capsys.readouterr().out
 
 
+def test_a_setting_that_is_refused_fails_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text(json.dumps({"heartbeat_timeout": "soon", "max_restarts": 3}))
+    assert main(["check", str(file)]) == 1
+    assert "refused: heartbeat_timeout" in capsys.readouterr().out
+    assert main(["check", str(file), "--json"]) == 1
+    assert [each["field"] for each in json.loads(capsys.readouterr().out)["refused"]] == ["heartbeat_timeout"]
+
+
 def test_a_file_without_settings_is_refused_with_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     empty = tmp_path / "nothing.txt"
     empty.write_bytes(b"\x00\xff hello")

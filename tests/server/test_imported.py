@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rerail.collectors.sources.left_off import LAST_JOB
 from rerail.server.cli import main
 from tests.dumps import CORPUS as DUMPS
 
@@ -221,7 +222,7 @@ def test_files_of_slurm_are_read_as_one(capsys: pytest.CaptureFixture[str]):
     jobs, nodes = (str(CORPUS / "slurm" / name) for name in ("sacct.psv", "sacctmgr_events.psv"))
     told = []
     for paths in ([jobs], [jobs, nodes], [nodes, jobs]):
-        assert main(["import", "slurm", *paths, "--stdout"]) == 0
+        assert main(["import", "slurm", *paths, "--still-running", "--stdout"]) == 0
         shown = capsys.readouterr()
         assert shown.err == ""
         told.append(shown.out.splitlines())
@@ -230,6 +231,18 @@ def test_files_of_slurm_are_read_as_one(capsys: pytest.CaptureFixture[str]):
     assert set(alone) < set(both[0]) and any('"kind":"node_state"' in line for line in both[0])
     assert main(["import", "slurm", nodes, "--stdout"]) == 0
     assert "nodes alone tell no run" in capsys.readouterr().err
+
+
+def test_a_run_whose_last_slurm_job_ended_long_ago_ended_with_it(capsys: pytest.CaptureFixture[str]):
+    assert main(["import", "slurm", str(CORPUS / "slurm" / "sacct.psv")]) == 0
+    assert "6 runs are taken to have ended with the last job" in capsys.readouterr().err
+    for run, state, outcome in (
+        ("cancelme", "ended", "stopped"), ("oomjob", "ended", "failed"), ("urgent", "ended", "completed"),
+        ("manualrq", "silent", None),  # requeued by hand, and what came of that is not in the file
+    ):  # fmt: skip
+        view = shown(capsys, run)
+        assert (view["state"], view["outcome"]) == (state, outcome)
+    assert shown(capsys, "cancelme")["reason"] == LAST_JOB
 
 
 def test_a_failure_that_a_log_ends_with_is_an_incident_though_nobody_told_the_end(tmp_path: Path, capsys):

@@ -21,6 +21,7 @@ from rerail.server.core.channels import check_address, masked
 from rerail.server.core.problems import Status
 from rerail.server.core.similar import Traces, likeness
 from rerail.server.errors import StoreAwayError
+from rerail.server.notify.apprise_channel import refusal_of
 from rerail.server.notify.composing import worth_naming
 from rerail.server.notify.dispatch import MOST_TRIES, Dispatch, pause_ns
 from rerail.server.notify.webhook import signature
@@ -228,6 +229,20 @@ def test_apprise_says_what_is_wrong_without_the_address(store: Store, caplog):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("nonsense://topsecret", "Apprise knows no service nonsense://; addresses are like slack://"),
+        ("slack://topsecret", "Apprise knows slack://, and this is no whole address of it"),
+        ("mailto://user:topsecret@gmail.com", None),
+    ],
+)
+def test_an_address_that_apprise_cannot_use_is_refused_by_its_scheme(address, said):
+    pytest.importorskip("apprise")
+    found = refusal_of(address)
+    assert found == said if said is None else found.startswith(said) and "topsecret" not in found
+
+
 def test_apprise_delivers_to_a_json_service(store: Store, listen):
     pytest.importorskip("apprise")
     listener = listen()

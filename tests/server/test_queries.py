@@ -121,6 +121,16 @@ def test_a_timeline_knows_the_sliding_goodput_through_an_outage(
     assert timeline.left_out == ()
 
 
+def test_a_run_whose_steps_nobody_tells_has_no_curve_of_training_goodput(
+    queries: Queries, store: Store, state: State, long_run: LongRun
+) -> None:
+    lines = [line for line in long_run(3) if line["emitter"] == "l"]  # only the launcher speaks
+    known(store, state, lines)
+    points = queries.timeline("a", window_ns=2 * S).sliding
+    assert {point.training for point in points} == {None}
+    assert any(point.infrastructure for point in points), "what the launcher tells still limits it"
+
+
 def test_an_incident_knows_its_neighbours(queries: Queries, store: Store, state: State, long_run: LongRun) -> None:
     known(store, state, long_run(4))
     page = queries.incidents("a")

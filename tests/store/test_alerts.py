@@ -14,7 +14,9 @@ from rerail.server.alert_watch import LAPSED_EVERY, AlertWatch
 from rerail.server.alerts import AlertDesk
 from rerail.server.core.alert_life import Change
 from rerail.server.core.alert_rules import Finding, Severity, key_of
-from rerail.server.core.facts import Evidence, Initiator
+from rerail.server.core.facts import Evidence, Initiator, Outcome, Phase
+from rerail.server.core.stakes import stake
+from rerail.server.core.view import RunState
 from rerail.server.errors import NotFoundError, RefusedRequestError
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
@@ -112,6 +114,51 @@ def test_people_act_on_what_they_saw_and_undo_it(seen: Store, clock: Clock):
     assert alerts.alerts("resolved").total == 1
     with pytest.raises(NotFoundError):
         desk.act("silence::nobody", {"action": "acknowledge"})
+
+
+def test_a_whole_group_is_taken_silenced_resolved_and_given_back_at_once(store: Store, clock: Clock):
+    keys = [f"silence::run {number}" for number in range(3)]
+    assert store.alerts.record(0, 1, [looked(f"run {number}", at=clock.at) for number in range(3)], clock.at)
+    desk, alerts, group = AlertDesk(store, clock), Queries(store, clock).alerts, "rule:silence"
+
+    def standings() -> list[str]:
+        return [alerts.alert(key).standing.value for key in keys]
+
+    desk.act(keys[0], {"action": "acknowledge", "author": "Ada"})
+    assert alerts.alerts().groups == {group: {"acknowledged": 1, "open": 2}}
+    clock.at += 1
+    taken = desk.act_on_group(group, {"action": "acknowledge", "author": "Ben"})
+    assert [each.key for each in sorted(taken, key=lambda each: each.key)] == keys[1:]
+    assert [alerts.alert(key).life.acknowledged_by for key in keys] == ["Ada", "Ben", "Ben"]
+    with pytest.raises(RefusedRequestError, match="Ben did “acknowledge”"):
+        desk.act_on_group(group, {"action": "resolve", "revision": taken[0].event_id - 1})
+    assert standings() == ["acknowledged"] * 3
+    clock.at += 1
+    assert len(desk.act_on_group(group, {"action": "silence", "seconds": 60})) == 3
+    store.alerts.put_channel(ChannelRow(0, "night", "webhook", "http://127.0.0.1:9/", False, True, 0, None), None)
+    clock.at += 1
+    done = desk.act_on_group(group, {"action": "resolve", "reason": "new switch"})
+    assert standings() == ["resolved"] * 3
+    assert [message.count for message in store.alerts.messages("waiting", 5)] == [3]
+    assert alerts.alerts().groups == {}
+    clock.at += 1
+    assert len(desk.act_on_group(group, {"action": "undo", "undoes": done[1].event_id})) == 3
+    assert standings() == ["silenced"] * 3
+    clock.at += 1
+    desk.act_on_group(group, {"action": "undo", "undoes": taken[0].event_id})
+    desk.act_on_group(group, {"action": "unsilence"})
+    assert standings() == ["acknowledged", "open", "open"]
+    for said, field in (
+        ({"action": "undo", "undoes": done[0].event_id}, "undoes"),
+        ({"action": "undo"}, "undoes"),
+        ({"action": "reopen"}, "action"),
+        ({"action": "unsilence"}, "action"),
+        ({"action": "silence", "until": 5}, "until"),
+    ):
+        with pytest.raises(RefusedRequestError, match=f": {field}: "):
+            desk.act_on_group(group, said)
+    with pytest.raises(NotFoundError):
+        desk.act_on_group("problem:nobody", {"action": "acknowledge"})
 
 
 @pytest.mark.parametrize(
@@ -282,7 +329,55 @@ def test_what_runs_without_a_gpu_number_lost_is_unknown_and_never_nothing(store:
     assert "Unknown: no run told its GPUs." in shown
     store.append([batch(*both.facts)])
     Projector(store, clock).derive_due()
-    assert Queries(store, clock).fleet_page.view().now.uncounted_ns > 0
+    view = Queries(store, clock).fleet_page.view()
+    assert view.now.uncounted_ns > 0
+    assert (view.runs_lived, view.runs_without_gpus) == (2, 1)
+    assert view.now.elapsed_gpu_ns == 8 * (view.now.elapsed_ns - view.now.elapsed_ns // 2)
+    assert "1 of 2 runs tells no GPUs and is left out of these" in html.Div(content(view)).words()
+
+
+def test_who_needs_a_person_is_ranked_by_what_is_being_lost(store: Store, batch):
+    """A small crash loop, a large run that does nothing, one of unknown size, one that is over; not who trains."""
+    loop, large, training, unknown, over = (
+        looping("loop"), Story("large", gpus=512), looping("training"), Story("unknown", gpus=None), looping("over"),
+    )  # fmt: skip
+    loop.die(after=5).stop(2)
+    large.start().bring_up(20).steps(1, 50).die(after=5).stop(2)
+    training.steps(54, 4000)
+    unknown.start().bring_up(20).steps(1, 50)
+    over.die(after=5).stop(2).finish(Outcome.FAILED)
+    clock = Clock(training.at + 2 * S)
+    stories = (loop, large, training, unknown, over)
+    store.append([batch(*story.facts) for story in stories])
+    Projector(store, clock).derive_due()
+    watch = AlertWatch(store, clock)
+    while watch.round():
+        pass
+    found = Queries(store, clock).fleet_page.view().wanting
+    assert [each.run.run_id for each in found] == ["large", "loop", "unknown", "over"]
+    said = {each.run.run_id: each.stake.sentence for each in found}
+    assert said["large"] == "512 GPUs may stand idle: 512 GPU-h an hour at stake."
+    assert said["over"] == "It is over: nothing is being lost."
+
+
+@pytest.mark.parametrize(
+    ("told", "rate", "sentence"),
+    [
+        ((RunState.ALIVE, Phase.DETECTING, 64, 0.5, False), 64.0, "64 GPUs without progress: 64 GPU-h lost an hour."),
+        ((RunState.ALIVE, Phase.TRAINING, 1, 0.5, True), 1.0, "1 GPU without progress: 1 GPU-h lost an hour."),
+        ((RunState.ALIVE, Phase.TRAINING, 8, 0.75, False), 2.0, "It trains; 2.0 of 8 GPU-h an hour were lost so far."),
+        (
+            (RunState.ALIVE, Phase.TRAINING, None, 0.75, False),
+            None,
+            "What it loses is unknown: no GPU number was told.",
+        ),
+        ((RunState.ALIVE, Phase.TRAINING, 8, None, False), None, "8 GPUs; what it loses is unknown."),
+    ],
+)
+def test_a_stake_says_what_is_lost_an_hour(told, rate, sentence):
+    *state, is_open = told
+    found = stake(*state, has_open_incident=is_open)
+    assert (found.rate, found.sentence) == (rate, sentence)
 
 
 def firing(store: Store, runs: Collection[str] | None = None) -> dict[str, bool]:

@@ -17,7 +17,8 @@ from rerail.server.preparing import prepare_database, upgrade_database
 from rerail.server.store import engines, tables
 
 REFERENCE_TABLES = frozenset(
-    ["alert_channel", "alert_message", "alert_round", "change_counter", "config_change_action", "fingerprint", "note",
+    ["alert_channel", "alert_message", "alert_round", "change_counter", "config_change_action", "derivation",
+     "fingerprint", "note",
      "note_mention", "note_revision", "problem_action", "search_document", "threshold_change"]
 )  # fmt: skip
 

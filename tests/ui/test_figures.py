@@ -53,6 +53,16 @@ def test_a_figure_tells_plotly_no_instant_as_a_number():
     assert all(isinstance(x, str) for trace in figure["data"] if trace["type"] == "scatter" for x in trace["x"])
 
 
+def test_goodput_that_nobody_could_see_is_called_unknown_and_not_drawn_as_none():
+    curves = goodput_curves((SlidingPoint(at(0), None, 1.0), SlidingPoint(at(500), None, 0.9)))
+    figure = run_figure(RunPicture(AXIS, goodput=curves), LIGHT)
+    (upper,) = [trace for trace in figure["data"] if trace.get("name") == "infrastructure goodput"]
+    assert "at most" in upper["hovertemplate"]
+    said = " ".join(note["text"] for note in figure["layout"]["annotations"])
+    assert "training goodput unknown" in said
+    assert "━ training goodput" not in said
+
+
 def test_every_span_is_one_bar_and_says_what_it_was():
     bars = timeline_bars(SPANS, AXIS, gpus=8)
     assert [(bar.start, bar.end, bar.phase) for bar in bars] == [(span.start, span.end, span.phase) for span in SPANS]

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from rerail.server.core.view import Account, CheckpointFreshness, RunState, RunView
+from rerail.server.core.view import Account, CheckpointFreshness, RunState, RunView, Unexplained
 from rerail.ui import address
 from rerail.ui.markup import Markup, encoded, html
 from rerail.ui.pages.run_head import head, phrases
+from rerail.ui.pages.run_losses import losses
 from rerail.ui.pages.run_tables import panels
 from rerail.ui.sentences import incident_sentence, run_now, run_sentence, runs_sentence
 from tests.ui.samples import CHECKPOINTS, INCIDENT, VIEW, at
@@ -59,7 +60,7 @@ def test_a_run_of_which_nobody_tells_steps_claims_no_goodput():
         "Training goodput unknown: nobody speaks of its steps. Of 16 min 40 s, 12.0 % is known to have gone to "
         "restarts; 1 incident."
     )
-    shown = words([*head(unseen), *panels(unseen, (), CHECKPOINTS)])
+    shown = words([*head(unseen), *losses(unseen), *panels(unseen, (), CHECKPOINTS)])
     assert "Infrastructure goodput≤ 88.0 %" in shown and "training goodputunknown" in shown
     quiet = replace(unseen, account=replace(VIEW.account, faults_ns=0), incidents=())
     assert "what went to restarts is not known." in said(run_sentence(quiet))
@@ -144,7 +145,16 @@ def test_a_sentence_is_components_with_links():
     assert dict(shown.attributes)["href"] == "#waterfall"
 
 
+def test_bring_up_that_nobody_told_is_silent_and_the_infrastructure_goodput_says_what_it_is_at_least():
+    assert "untold relaunch" not in words(head(VIEW))
+    gap = Unexplained("bring_up", "before an attempt's first step", VIEW.account.elapsed_ns // 4, 2, 0, 0)
+    loop = replace(VIEW, data_quality=replace(VIEW.data_quality, unexplained=(gap,)))
+    assert "at least 63.0 %, were 4 min 10 s of untold relaunch time down too" in words(head(loop)).replace(
+        "\u202f", " "
+    )
+
+
 def test_without_a_save_the_efficiency_of_checkpoints_is_not_flattered():
-    assert "unknowncheckpoint efficiency" not in words(panels(VIEW, (), CHECKPOINTS))
+    assert "unknowncheckpoint efficiency" not in words(losses(VIEW))
     untold = replace(VIEW, checkpoint=CheckpointFreshness())
-    assert "unknowncheckpoint efficiency" in words(panels(untold, (), ()))
+    assert "unknowncheckpoint efficiency" in words(losses(untold))

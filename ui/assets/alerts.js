@@ -15,6 +15,8 @@
     if (!line) return;
     line.textContent = words;
     line.classList.toggle("alert-bad", isBad);
+    clearTimeout(say.later);
+    if (id === "alert-said" && words) say.later = setTimeout(() => line.replaceChildren(), 30000);
   }
 
   async function ask(method, path, body) {
@@ -59,8 +61,22 @@
     field.focus();
   }
 
+  /** What was done to a group, with the way to take it back: from here at once, later from each alert's history. */
+  function sayDone(group, done) {
+    say("alert-said", `${SAYS[done.actions[0].action]} ${done.count} ${done.count === 1 ? "alert" : "alerts"}. `);
+    if (done.actions[0].action === "undo") return;
+    const undo = document.createElement("button");
+    undo.type = "button";
+    undo.className = "quiet-button";
+    undo.textContent = "undo";
+    Object.assign(undo.dataset, { group, does: "undo", undoes: done.actions[0].action_id });
+    find("alert-said").append(undo);
+  }
+  const SAYS = { acknowledge: "Acknowledged", silence: "Silenced", unsilence: "Ended the silence of", resolve: "Resolved",
+    undo: "Undone for" };
+
   async function act(button) {
-    const { alert, does, revision, seconds, undoes } = button.dataset;
+    const { alert, group, does, revision, seconds, undoes } = button.dataset;
     const field = button.dataset.pick && button.parentElement.querySelector(".alert-until");
     if (button.dataset.pick && !field) { pick(button); return; }
     const body = { action: does, ...author(), ...(does === "undo" ? {} : reason()) };
@@ -72,9 +88,10 @@
       body.until = until * 1e6;
     }
     if (undoes) body.undoes = Number(undoes);
-    await ask("POST", `/api/v1/alerts/${encodeURIComponent(alert)}/actions`, body);
+    const path = group ? `groups/${encodeURIComponent(group)}` : encodeURIComponent(alert);
+    const done = await ask("POST", `/api/v1/alerts/${path}/actions`, body);
     put("alert-reason", "");
-    say("alert-said", "Done.");
+    if (group) sayDone(group, done); else say("alert-said", "Done.");
     redraw();
   }
 
@@ -96,7 +113,7 @@
     const typed = value("threshold-value");
     const name = value("threshold-name");
     const rule = value("threshold-rule").toLowerCase().replaceAll(" ", "_"); // its name, or the label of the choice
-    const body = { rule, values: { [name]: typed === "" ? null : Number(typed) } };
+    const body = { rule, values: { [name]: typed === "" ? null : Number.isFinite(Number(typed)) ? Number(typed) : typed } };
     if (value("threshold-project")) body.project = value("threshold-project");
     return body;
   }
@@ -126,7 +143,7 @@
   }
 
   function doing(button) {
-    if (button.dataset.alert) return ["alert-said", () => act(button)];
+    if (button.dataset.alert || button.dataset.group) return ["alert-said", () => act(button)];
     if (button.dataset.channel) return ["channel-said", () => channel(button)];
     if (button.dataset.retry) {
       return ["channel-said", () => ask("POST", `/api/v1/alerts/messages/${button.dataset.retry}/retry`).then(redraw)];
@@ -153,6 +170,16 @@
     if (!found) return;
     button.disabled = true;
     found[1]().catch((error) => say(found[0], error.message, true)).finally(() => { button.disabled = false; });
+  });
+
+  /* a, s, e: to the alert or the group that is in focus. On the window, so that keys of the shell come first. */
+  const KEYS = { a: "[data-does=acknowledge]", s: "[data-does=silence][data-seconds='28800']", e: "[data-does=resolve]" };
+  addEventListener("keydown", (event) => {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !KEYS[event.key]) return;
+    if (event.target.closest("input, textarea, select, [contenteditable]")) return;
+    const row = event.target.closest("#alerts-page [data-walk] > li");
+    const button = row && row.querySelector(`.alert-buttons ${KEYS[event.key]}`);
+    if (button) button.click();
   });
 
   /* The number of open alerts beside their name in the navigation, on every page. */

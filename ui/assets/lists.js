@@ -35,11 +35,11 @@
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || (event.key !== "j" && event.key !== "k")) return;
     if (event.target.closest("input, textarea, select, [contenteditable]")) return;
-    const rows = [...document.querySelectorAll("[data-walk] tbody tr, [data-walk] > li:not(.alert-group)")].filter((row) => row.querySelector("a[href]"));
+    const rows = [...document.querySelectorAll("[data-walk] tbody tr, [data-walk] > li")].filter((row) => row.querySelector("a[href], button"));
     if (!rows.length) return;
     const here = rows.indexOf(document.activeElement.closest("[data-walk] tr, [data-walk] > li"));
     const next = here < 0 ? 0 : Math.min(rows.length - 1, Math.max(0, here + (event.key === "j" ? 1 : -1)));
-    rows[next].querySelector("a[href]").focus();
+    (rows[next].classList.contains("alert-group") ? rows[next] : rows[next].querySelector("a[href]")).focus();
     rows[next].scrollIntoView({ block: "nearest" });
   });
 })();

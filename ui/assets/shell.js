@@ -179,6 +179,7 @@
     const key = event.key;
     if (pending === "g") {
       pending = "";
+      event.preventDefault(); // no key of the page by itself
       if (key === "r") go("/runs");
       if (key === "f") go("/");
       if (key === "a") go("/alerts");

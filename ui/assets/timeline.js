@@ -114,6 +114,12 @@
       follow.hidden = !drawing.is_open;
       follow.setAttribute("aria-pressed", String(state.follow && state.from === null));
     }
+    // The waterfall is of what is shown.
+    const shown = isWhole ? null : [drawing.start, drawing.end];
+    if (JSON.stringify(shown) !== state.shown) {
+      state.shown = JSON.stringify(shown);
+      dash_clientside.set_props("timeline-shown", { data: shown });
+    }
     for (const button of document.querySelectorAll("[data-range]")) {
       const value = button.dataset.range;
       const on = value === "all" ? isWhole : state.span !== null && String(state.span / 1000000000n) === value;
@@ -190,7 +196,7 @@
         // A page that is drawn anew, also of the same run, has a new frame.
         const frame = document.getElementById("timeline-frame");
         if (state.run !== run || state.frame !== frame) {
-          Object.assign(state, { run, frame, path: location.pathname, last: null, window: readAddress() || window_ });
+          Object.assign(state, { run, frame, path: location.pathname, last: null, shown: "null", window: readAddress() || window_ });
           if (state.window !== window_) dash_clientside.set_props("timeline-window", { value: state.window });
           redraw();
           return dash_clientside.no_update;
@@ -230,7 +236,9 @@
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || !state.last) return;
-    if (!event.target.closest("#timeline-frame")) return;
+    // Arrows belong to the picture alone; the keys that zoom work wherever nobody types.
+    if (event.target.closest("input, textarea, select, [contenteditable]")) return;
+    if (!isThere() || (event.key.startsWith("Arrow") && !event.target.closest("#timeline-frame"))) return;
     const from = BigInt(state.last.start);
     const to = BigInt(state.last.end);
     const length = to - from;

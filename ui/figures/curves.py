@@ -26,6 +26,11 @@ def goodput_curves(points: Sequence[SlidingPoint]) -> tuple[Curve, Curve]:
     )
 
 
+def is_unseen(curve: Curve) -> bool:
+    """Whether a curve has instants and not one value: nobody saw what it is about."""
+    return bool(curve.points) and all(value is None for _, value in curve.points)
+
+
 def step_curves(points: Sequence[StepPoint], checkpoints: Sequence[Checkpoint], end: int) -> tuple[Curve, Curve]:
     """The step the run stands at until `end`, and the newest durable one.
 
@@ -56,8 +61,9 @@ def goodput_traces(curves: tuple[Curve, Curve], axis: Axis, scheme: Scheme, yaxi
     """Training solid over a faint area, infrastructure dotted."""
     training, infrastructure = curves
     hover = "%{y:.1%}"
+    most = "at most %{y:.1%}" if is_unseen(training) else hover
     return [
-        _line(infrastructure, axis, yaxis, {"color": scheme.accent, "width": 1.5, "dash": "dot"}, hover),
+        _line(infrastructure, axis, yaxis, {"color": scheme.accent, "width": 1.5, "dash": "dot"}, most),
         _line(training, axis, yaxis, {"color": scheme.good, "width": 2}, hover)
         | {"fill": "tozeroy", "fillcolor": _faint(scheme.good)},
     ]

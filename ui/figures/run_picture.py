@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rerail.ui.figures.axis import Axis, Json
-from rerail.ui.figures.curves import Curve, goodput_traces, step_traces
+from rerail.ui.figures.curves import Curve, goodput_traces, is_unseen, step_traces
 from rerail.ui.figures.lanes import Block, block_traces
 from rerail.ui.figures.signs import Sign, sign_traces
 from rerail.ui.figures.timeline import Bar, Column, bar_traces, column_traces
@@ -246,8 +246,12 @@ def _titles(picture: RunPicture, scheme: Scheme, domains: dict[str, tuple[float,
             }
         )
     window = f" · window of {picture.window}" if picture.window else ""
+    unseen = picture.goodput is not None and is_unseen(picture.goodput[0])
+    training = "━ training goodput"
+    if unseen:
+        training = "training goodput unknown" + ("" if picture.is_narrow else ": nobody tells steps")
     captions = {
-        "goodput": f'<span style="color:{scheme.good}">━ training goodput</span>   '
+        "goodput": f'<span style="color:{scheme.good}">{training}</span>   '
         f'<span style="color:{scheme.accent}">┅ infrastructure goodput</span>{"" if picture.is_narrow else window}',
         "steps": f'<span style="color:{scheme.ink}">━ step</span>   '
         f'<span style="color:{scheme.durable}">━ newest durable step</span>',

@@ -8,7 +8,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import dash_mantine_components as dmc
 from dash import Dash, Input, Output, dcc
@@ -104,10 +104,12 @@ def rows(queries: Queries, wanted: Wanted) -> list[Content]:
     groups: dict[str, list[tuple[AlertEntry, AlertView]]] = {}
     for entry, view in zip(page.rows, views, strict=True):
         groups.setdefault(entry.row.group_key, []).append((entry, view))
+    newest = max((view.life.revision for view in views), default=0)
     drawn: list[Content] = []
     for group, members in groups.items():
-        if len(members) > 1:
-            drawn.append(html.Li(html.H2(_group_name(group, members)), className="alert-group"))
+        standing = page.groups.get(group, {})
+        if len(members) > 1 or sum(standing.values()) > 1:
+            drawn.append(_group(group, members, standing, newest))
         elif drawn:
             drawn.append(html.Li(className="alert-gap"))
         drawn += [_alert(entry, view) for entry, view in members]
@@ -137,13 +139,48 @@ def _group_name(group: str, members: Sequence[tuple[AlertEntry, AlertView]]) -> 
     return [f"{_words(name)}: {text.count(len(members), 'alert')} on {runs}"]
 
 
+def _group(
+    group: str, members: Sequence[tuple[AlertEntry, AlertView]], standing: Mapping[str, int], revision: int
+) -> Markup:
+    """The head of a group: what it is, and what can be done to all of it at once."""
+    told = {"data-group": group, "data-revision": str(revision)}
+
+    def button(label: str, does: str, **more: str) -> Markup:
+        known = {**told, "data-does": does, **{f"data-{name}": value for name, value in more.items()}}
+        return html.Button(label, type="button", className="quiet-button", **known)
+
+    stands = sum(standing.values())
+    unseen, silenced = standing.get("open", 0), standing.get("silenced", 0)
+    buttons: list[Content] = []
+    if stands > 1:
+        if unseen:
+            buttons.append(button(f"acknowledge all {unseen}", "acknowledge"))
+        if silenced < stands:
+            buttons += [button(f"silence all {label}", "silence", seconds=value) for label, value in SILENCES]
+        if silenced:
+            buttons.append(button(f"end {text.count(silenced, 'silence')}", "unsilence"))
+        buttons.append(button(f"resolve all {stands}", "resolve"))
+    beside = stands - sum(entry.standing is not Standing.RESOLVED for entry, _ in members)
+    return html.Li(
+        [
+            html.H2(_group_name(group, members)),
+            html.P(f"{text.count(beside, 'more alert')} of it not shown here", className="muted")
+            if beside > 0
+            else None,
+            html.Div(buttons, className="alert-buttons") if buttons else None,
+        ],
+        className="alert-group",
+        tabIndex="-1",
+    )
+
+
 def _words(name: str) -> str:
     return text.headline(name.replace("_", " "))
 
 
 def _alert(entry: AlertEntry, view: AlertView) -> Markup:
     row = entry.row
-    about: list[Content] = [link(row.run, run_path(row.run))]
+    about: list[Content] = [*_run(entry)]
     if row.incident_id:
         about += [" · ", link("incident", incident_path(row.incident_id))]
     if row.since is not None:
@@ -173,6 +210,14 @@ def _alert(entry: AlertEntry, view: AlertView) -> Markup:
         className=f"alert alert-{entry.standing.value}",
         id=f"alert-{view.history[0].event.event_id}" if view.history else None,
     )
+
+
+def _run(entry: AlertEntry) -> list[Content]:
+    """The run by its name, with its id small beside it."""
+    run = entry.row.run
+    if entry.run_name is None:
+        return [link(run, run_path(run))]
+    return [link(entry.run_name, run_path(run)), " ", html.Span(run, className="muted run-id")]
 
 
 def _buttons(entry: AlertEntry, view: AlertView) -> list[Content]:

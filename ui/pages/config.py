@@ -9,6 +9,7 @@ from dash import Dash
 from dash import html as dash_html
 from dash.development.base_component import Component
 
+from rerail.server.core.notes import MentionKind
 from rerail.server.core.recovery_configs.changes import KnobChange
 from rerail.server.core.recovery_configs.knobs import RecoveryConfig
 from rerail.server.core.recovery_configs.nesting import Violation
@@ -20,6 +21,7 @@ from rerail.ui.elements import Head, badge, copy_table_button, folded, instant, 
 from rerail.ui.markup import Content, Markup, html, island
 from rerail.ui.pages.config_changes import change_table
 from rerail.ui.pages.configs import recovery, standing, summary, value
+from rerail.ui.pages.notes_part import named_in
 from rerail.ui.reading import in_thread
 
 PAGE = "config"
@@ -35,7 +37,9 @@ async def layout(queries: Queries, wanted: Address, search: str) -> Component:
     if against:
         shown = difference(await in_thread(queries.configs.config_difference, wanted.name, against))
     else:
-        shown = content(await in_thread(queries.configs.config, wanted.name))
+        found = await in_thread(queries.configs.config, wanted.name)
+        names = await in_thread(queries.notes.naming, MentionKind.CONFIG, found.row.fingerprint)
+        shown = [*content(found), named_in(names)]
     return dash_html.Div(
         island(shown, "config-content"),
         id="config-page",

@@ -9,7 +9,7 @@ from dash import html as dash_html
 from dash.development.base_component import Component
 
 from rerail.server.queries import Queries
-from rerail.server.query_results import BlindPage, BlindRow, RefusedPage, StorageFigures
+from rerail.server.query_results import BlindPage, BlindRow, RefusedPage, RulesProgress, StorageFigures
 from rerail.ui import text
 from rerail.ui.address import Address, node_path, run_path
 from rerail.ui.elements import Head, copy_table_button, empty, folded, instant, link, panel, table, tile
@@ -80,6 +80,9 @@ def _layout(queries: Queries) -> Component:
     body.insert(1 if refused.total else len(body), _refused(refused))
     if storage.facts:
         body.insert(1 if blind.total else len(body), _blind(blind))
+    rules = queries.rules_progress()
+    if rules is not None:
+        body.insert(1 if rules.left else len(body), _rules(rules))
     body.append(_storage(storage))
     shown = island([*head, *body], "data-content")
     return dash_html.Div(shown, className="page-body", id="data-page", **{"data-title": "Data"})
@@ -186,6 +189,28 @@ def _runs(each: BlindRow) -> Content:
         named += [", " if named else "", link(run, run_path(run, "quality"))]
     rest = each.run_count - len(each.runs[:RUNS_NAMED])
     return [*named, f" and {text.number(rest)} more" if rest else ""]
+
+
+def _rules(rules: RulesProgress) -> Markup:
+    """By which rules runs that are over were derived, and how far it is with the others."""
+    done = max(0, rules.total - rules.left)
+    since: list[Content] = ["Rules ", html.Code(rules.rules), f" of rerail {rules.version}, since "]
+    since += [instant(rules.started_at), "."]
+    if rules.left:
+        share = 100 * done / rules.total if rules.total else 0
+        said: list[Content] = [
+            html.Span(html.Span(style={"width": f"{share:.1f}%"}), className="meter meter-wide"),
+            f" {text.number(done)} of {text.count(rules.total, 'run')} that were over then are derived again, oldest "
+            f"first; {text.number(rules.left)} {'is' if rules.left == 1 else 'are'} as an earlier version made them. "
+            "All at once: ",
+            html.Code("rerail replay"),
+            ".",
+        ]
+    else:
+        said = ["Every run that has its log is derived by them."]
+    if rules.without_log:
+        said.append(f" {text.headline(text.count(rules.without_log, 'run'))} whose log was let go stay as they are.")
+    return panel("Rules", [html.P(since), html.P(said)], "rules", wide=True)
 
 
 def _storage(storage: StorageFigures) -> Markup:

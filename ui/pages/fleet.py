@@ -1,7 +1,7 @@
 """Fleet: is my fleet good, and what should I look at now?
 
 Rules
-- Runs that need a person come right after the sentence: open alerts first, then those that stall, then the silent ones.
+- Runs that need a person come right after the sentence, those first that lose most GPU-hours an hour.
 - The last seven days stand beside the seven before. GPU-hours are of what has a GPU number.
 """
 
@@ -71,7 +71,7 @@ def sentence(view: FleetView) -> str:
     else:
         by_gpus = view.now.training_goodput_by_gpus
         lead = f"{text.share(goodput)} training goodput over 7 days by the time of runs"
-        lead += f" ({text.share(by_gpus)} by GPU-hours)" if by_gpus is not None else ", whatever their size"
+        lead += f" ({text.share(by_gpus)} by GPU-hours{_left_out(view)})" if by_gpus is not None else _unweighted(view)
         before = view.before.training_goodput
         if before is not None:
             points = (goodput - before) * 100
@@ -91,6 +91,21 @@ def sentence(view: FleetView) -> str:
     )
 
 
+def _left_out(view: FleetView) -> str:
+    """Which runs GPU-hours leave out, since they tell no GPUs."""
+    if not view.runs_without_gpus:
+        return ""
+    verb = "tells" if view.runs_without_gpus == 1 else "tell"
+    out = "is" if view.runs_without_gpus == 1 else "are"
+    return (
+        f"; {view.runs_without_gpus} of {text.count(view.runs_lived, 'run')} {verb} no GPUs and {out} left out of these"
+    )
+
+
+def _unweighted(view: FleetView) -> str:
+    return ", whatever their size: none tells its GPUs" if view.runs_without_gpus else ", whatever their size"
+
+
 def _unbroken(said: str) -> list[Content]:
     """A sentence whose GPU-hours do not break at their hyphen."""
     parts = re.split(r"(\S+GPU-h)", said)
@@ -106,19 +121,25 @@ def _tiles(view: FleetView) -> list[Markup]:
         runs += f", {view.wanting_count} need{'s' if view.wanting_count == 1 else ''} a person"
     return [
         tile("training goodput", text.share(view.now.training_goodput, text.DASH),
-             [f"before: {text.share(before.training_goodput)}", html.Br(), _by_gpus(view.now.training_goodput_by_gpus)],
+             [f"before: {text.share(before.training_goodput)}", html.Br(),
+              *_by_gpus(view, view.now.training_goodput_by_gpus)],
              "#goodput"),
         tile("infrastructure goodput", text.share(view.now.infrastructure_goodput, text.DASH),
              [f"before: {text.share(before.infrastructure_goodput)}", html.Br(),
-              _by_gpus(view.now.infrastructure_goodput_by_gpus)], "#goodput"),
+              *_by_gpus(view, view.now.infrastructure_goodput_by_gpus)], "#goodput"),
         tile("lost", _lost(view.now), f"before: {_lost(before)}", "#phases"),
         tile("faults", text.number(faults), f"before: {sum(each.incidents_before for each in view.causes)}", "#causes"),
         tile("runs", text.number(sum(states.values())), runs, RUNS, "warn" if view.wanting_count else ""),
     ]  # fmt: skip
 
 
-def _by_gpus(goodput: float | None) -> str:
-    return f"by GPU-hours: {text.share(goodput)}" if goodput is not None else "each run by its time, whatever its size"
+def _by_gpus(view: FleetView, goodput: float | None) -> list[Content]:
+    if goodput is None:
+        return ["each run by its time, whatever its size"]
+    said: list[Content] = [f"by GPU-hours: {text.share(goodput)}"]
+    if view.runs_without_gpus:
+        said += [html.Br(), f"without {view.runs_without_gpus} of {text.count(view.runs_lived, 'run')}: no GPUs told"]
+    return said
 
 
 def _lost(period: FleetSum) -> str:
@@ -134,11 +155,9 @@ def _wanting(view: FleetView) -> Markup:
         return panel("Needs a person", html.P("Nothing does.", className="calm"), "wanting", wide=True)
     left = view.wanting_count - len(view.wanting)
     more = html.P(link(f"{text.number(left)} more", "/alerts"), className="note") if left > 0 else None
-    lead = (
-        [f"{text.count(view.open_alerts, 'open alert')}: ", link("all of them", "/alerts")]
-        if view.open_alerts
-        else None
-    )
+    lead: list[Content] = ["What loses most just now comes first."]
+    if view.open_alerts:
+        lead += [f" {text.count(view.open_alerts, 'open alert')}: ", link("all of them", "/alerts")]
     return panel("Needs a person", [*map(_want, view.wanting), more], "wanting", lead=lead, wide=True)
 
 
@@ -158,7 +177,7 @@ def _want(wanting: WantingRow) -> Markup:
         [
             html.Span(link(run.name or run.run_id, run_path(run.run_id))),
             html.Span(badge(wanting.reason, tone)),
-            html.Span(what),
+            html.Span([*what, html.Span(wanting.stake.sentence, className="want-stake")]),
         ],
         className="want",
     )

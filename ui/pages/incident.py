@@ -17,6 +17,7 @@ from dash.exceptions import PreventUpdate
 
 from rerail.server.core.notes import SubjectKind
 from rerail.server.core.recovery_configs.stretches import attempt_config
+from rerail.server.core.stepped_on import stepped_on
 from rerail.server.core.view import CausalRole, EvidenceLine, Incident
 from rerail.server.errors import NotFoundError
 from rerail.server.queries import Queries
@@ -235,8 +236,10 @@ def _anatomy(incident: Incident) -> Markup:
 def _verdict(found: IncidentView) -> Markup:
     verdict = found.incident.verdict
     confidence = verdict.confidence
+    against = stepped_on(found.incident, found.attempts)
     body: list[Content] = [
         html.P(verdict.sentence or "Nothing says why.", className="verdict"),
+        html.P([html.Strong("Against that: "), against.sentence], className="note") if against is not None else None,
         html.Div(
             [
                 badge(text.cause(verdict.cause), "outline"),

@@ -57,7 +57,9 @@ def flight_recorder_panel(found: Analysis | None) -> Markup | None:
         )
         rows = [_row(row, found) for row in found.groups]
         body.append(
-            html.Div(folded(heads, rows, "Process groups in which somebody waits"), className="recorder-groups")
+            html.Div(
+                folded(heads, rows, "Process groups in which somebody waits", stacks=True), className="recorder-groups"
+            )
         )
     if found.unknown:
         body.append(

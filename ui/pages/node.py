@@ -9,6 +9,7 @@ from dash import html as dash_html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
+from rerail.server.core.lemons import Lemon, LemonLevel
 from rerail.server.core.notes import SubjectKind
 from rerail.server.core.rates import DAY_NS
 from rerail.server.errors import NotFoundError
@@ -24,6 +25,8 @@ from rerail.ui.pages.problem import OCCURRENCE_HEADS, occurrence_row
 from rerail.ui.reading import in_thread
 
 PAGE = "node"
+
+TOO_LITTLE = "too little data yet: from one node-day on"
 
 MOST_LANES = 20
 MOST_MARKS = 400
@@ -107,19 +110,39 @@ def _tiles(found: NodeView) -> list[Markup]:
     low, high = lemon.per_1000_node_days_low, lemon.per_1000_node_days_high
     limits = None if low is None or high is None else f"95 % limits {low:.1f} to {high:.0f}"
     return [
-        tile("Score", text.UNKNOWN if lemon.score is None else f"{lemon.score:.1f}", "−log10 of the chance"),
+        _score(lemon),
         tile("Faults", text.number(found.node.blamed), f"in {text.count(found.node.runs_blamed, 'run')}", "#blamed"),
-        tile(
-            "Expected", text.UNKNOWN if lemon.expected is None else f"{lemon.expected:.2g}", "by the rate of the others"
-        ),
-        tile("Held", text.UNKNOWN if lemon.node_days is None else f"{lemon.node_days:.1f}", "node-days", "#runs"),
-        tile(
+        _expected(lemon),
+        _held(lemon),
+        tile("Rate", text.DASH, TOO_LITTLE)
+        if lemon.is_thin
+        else tile(
             "Rate",
             text.UNKNOWN if lemon.per_1000_node_days is None else f"{lemon.per_1000_node_days:.1f}",
             ["per 1,000 node-days", html.Div(limits) if limits else None],
         ),
         tile("XIDs", text.number(found.node.xids), "told by its kernel log", "#events"),
     ]
+
+
+def _score(lemon: Lemon) -> Markup:
+    """The score; none before there is enough to go by, but where little is enough to make it a lemon."""
+    if lemon.is_thin and lemon.level is not LemonLevel.LEMON:
+        return tile("Score", text.DASH, TOO_LITTLE)
+    return tile("Score", text.UNKNOWN if lemon.score is None else f"{lemon.score:.1f}", "−log10 of the chance")
+
+
+def _expected(lemon: Lemon) -> Markup:
+    about = "by the rate of the others"
+    if lemon.is_thin and lemon.level is not LemonLevel.LEMON:
+        return tile("Expected", text.DASH, about)
+    return tile("Expected", text.UNKNOWN if lemon.expected is None else f"{lemon.expected:.2g}", about)
+
+
+def _held(lemon: Lemon) -> Markup:
+    if lemon.node_days is not None and lemon.is_thin:
+        return tile("Held", text.duration(round(lemon.node_days * DAY_NS)), "by runs that name their nodes", "#runs")
+    return tile("Held", text.UNKNOWN if lemon.node_days is None else f"{lemon.node_days:.1f}", "node-days", "#runs")
 
 
 def _reasons(found: NodeView) -> Markup:

@@ -104,6 +104,9 @@ def sentence(page: NodePage) -> str:
         for name in (LemonLevel.LEMON.value, LemonLevel.SUSPECT.value)
         if levels.get(name)
     ]
+    if page.rows and all(row.lemon.is_thin for row in page.rows):
+        about = f": {', '.join(wants)}" if wants else ""
+        return f"{shown}{about}; too little data yet to say whether one fails more often than its time in use explains."
     if not wants:
         return f"{shown}; none of them fails more often than its time in use explains."
     return f"{shown}: {', '.join(wants)}; the others fail no more often than their time in use explains."
@@ -116,14 +119,19 @@ def level_badge(lemon: Lemon) -> Markup:
 
 def _row(row: NodeRow) -> Sequence[Content]:
     lemon = row.lemon
+    is_unsaid = lemon.is_thin and lemon.level is not LemonLevel.LEMON
     reasons = [html.Div(reason, className="muted") for reason in lemon.reasons]
     return (
         link(html.Strong(row.node), node_path(row.node)),
         level_badge(lemon),
-        text.DASH if lemon.score is None else f"{lemon.score:.1f}",
+        text.DASH if lemon.score is None or is_unsaid else f"{lemon.score:.1f}",
         text.number(row.blamed) if row.blamed else text.DASH,
-        text.DASH if lemon.expected is None else f"{lemon.expected:.2g}",
-        text.DASH if lemon.node_days is None else f"{lemon.node_days:.1f}",
+        text.DASH if lemon.expected is None or is_unsaid else f"{lemon.expected:.2g}",
+        text.DASH
+        if lemon.node_days is None
+        else f"{lemon.node_days:.2g}"
+        if lemon.is_thin
+        else f"{lemon.node_days:.1f}",
         text.number(row.runs),
         text.number(row.xids) if row.xids else text.DASH,
         instant(row.last_blamed_at) if row.last_blamed_at else text.DASH,

@@ -21,7 +21,7 @@ from rerail.server.core.notes import LONGEST_BYTES, Note, SubjectKind, ToldNote,
 from rerail.server.queries import Queries
 from rerail.server.query_notes import NotesOf
 from rerail.ui.address import change_path, incident_path, node_path, note_path, problem_path, run_path
-from rerail.ui.elements import badge, instant, link
+from rerail.ui.elements import badge, instant, link, panel
 from rerail.ui.markup import Content, Markup, html, island
 from rerail.ui.note_text import note_markup
 from rerail.ui.reading import in_thread
@@ -133,6 +133,14 @@ def notes_list(found: NotesOf) -> list[Content]:
         content.append(html.H3("Named in"))
         content.append(html.Ol([_mention(note) for note in found.mentioned_in], className="plain-list mentioned"))
     return content
+
+
+def named_in(notes: Sequence[Note]) -> Content:
+    """Notes that name something on which none are written; nothing where there are none."""
+    if not notes:
+        return None
+    listed = html.Ol([_mention(note) for note in notes], className="plain-list mentioned")
+    return panel("Named in", listed, "named-in", lead="Notes that name it, newest first.", wide=True)
 
 
 def note_item(note: Note, *, with_actions: bool = True) -> Markup:

@@ -30,7 +30,8 @@ from rerail.ui.pages.alerts import run_alerts
 from rerail.ui.pages.exclusions import exclude_button, exclude_form
 from rerail.ui.pages.notes_part import notes_part
 from rerail.ui.pages.run_definition import switch, wanted_definition
-from rerail.ui.pages.run_head import head
+from rerail.ui.pages.run_head import head, outdated_note
+from rerail.ui.pages.run_losses import losses
 from rerail.ui.pages.run_tables import panels
 from rerail.ui.reading import in_thread
 from rerail.ui.theme import LIGHT
@@ -73,11 +74,13 @@ async def layout(queries: Queries, wanted: Address, search: str) -> Component:
             dcc.Store(id="run-id", data=view.run_id),
             dcc.Store(id="run-live"),
             dcc.Store(id="timeline-drawn"),
+            dcc.Store(id="timeline-shown"),
             dcc.Store(id="run-definition-wanted", data=definition),
             island(reading.head(), "run-head"),
             island(switch(definition), "run-definition"),
             _picture(),
             await notes_part(queries, SubjectKind.RUN, view.run_id),
+            island(losses(view), "run-losses", "columns columns-wide-left"),
             island(reading.panels(), "run-panels"),
         ],
         id="run-page",
@@ -95,9 +98,11 @@ class _Reading(NamedTuple):
     trouble: str | None
     """Why the figures stand still, if they do."""
     alerts: Content = None
+    is_outdated: bool = False
+    """Rules of another version made it."""
 
     def head(self) -> list[Content]:
-        return [*head(self.view, self.trouble), self.alerts]
+        return [*head(self.view, self.trouble), self.alerts, outdated_note() if self.is_outdated else None]
 
     def panels(self) -> list[Markup]:
         return panels(self.view, self.emitters, self.newest_checkpoints)
@@ -110,7 +115,19 @@ def _read(queries: Queries, run_id: str) -> _Reading:
         newest_checkpoints=queries.newest_checkpoints(run_id),
         trouble=queries.run_row(run_id).error,
         alerts=run_alerts(queries, run_id),
+        is_outdated=queries.is_outdated(run_id),
     )
+
+
+def _losses(queries: Queries, run_id: str, shown: object) -> list[Markup]:
+    """Waterfall and phases; `shown` is the range of the picture as texts of nanoseconds, None of the whole run."""
+    view = queries.run(run_id)
+    ends = [int(each) for each in shown if str(each).isdecimal()] if isinstance(shown, list) else []
+    if len(ends) != 2 or view.started_at is None:
+        return losses(view)
+    start = max(ends[0], view.started_at)
+    end = min(ends[1], view.as_of if view.ended_at is None else view.ended_at)
+    return losses(view) if end <= start else losses(view, queries.window(run_id, start, end))
 
 
 def register(app: Dash, queries: Queries) -> None:
@@ -131,6 +148,21 @@ def register(app: Dash, queries: Queries) -> None:
         except NotFoundError as error:
             raise PreventUpdate from error
         return encoded(reading.head()), encoded(reading.panels())
+
+    @app.callback(
+        Output("run-losses", "data-markup"),
+        Input("timeline-shown", "data"),
+        Input("run-live", "data"),
+        State("run-id", "data"),
+        prevent_initial_call=True,
+    )
+    async def account_for(shown: object, _signal: object, run_id: str | None) -> str:
+        if run_id is None:
+            raise PreventUpdate
+        try:
+            return encoded(await in_thread(_losses, queries, run_id, shown))
+        except NotFoundError as error:
+            raise PreventUpdate from error
 
     @app.callback(
         Output("run-definition", "data-markup"),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rerail.server.core.statistics import percentile
+from rerail.server.core.unexplained import Reason
 from rerail.server.core.view import RunState, RunView
 from rerail.ui import address, text
-from rerail.ui.elements import instant, link, state_badge, tile
+from rerail.ui.elements import badge, instant, link, state_badge, tile
 from rerail.ui.markup import Markup, html
 from rerail.ui.sentences import Phrase, run_now, run_sentence
 
@@ -73,6 +74,38 @@ def gpus(view: RunView) -> str:
     return f"{text.number(view.gpus)}{kind} GPU{'' if view.gpus == 1 else 's'}"
 
 
+def outdated_note() -> Markup:
+    """Says that a run that is over was judged by another version."""
+    return html.P(
+        [
+            badge("earlier rules", "outline"),
+            " Figures and verdicts of this page were made by another version of rerail. Runs that are over are derived "
+            "again in the background, oldest first; how far that is stands on the page ",
+            link("Data", f"{address.DATA}#rules"),
+            ". All at once: ",
+            html.Code("rerail replay"),
+            ".",
+        ],
+        className="note",
+        role="note",
+    )
+
+
+UNTOLD_DOWN = frozenset({Reason.BRING_UP.value, Reason.BETWEEN_ATTEMPTS.value})
+
+
+def _untold_bring_up(view: RunView) -> str:
+    """What the infrastructure goodput is at least, where relaunches have time of which nobody told what it was.
+
+    Such time is silent and not bring-up (docs/accounting.md): it may have been queueing, loading or steps not told.
+    """
+    untold = sum(each.length_ns for each in view.data_quality.unexplained if each.reason in UNTOLD_DOWN)
+    if not view.restarts or not untold or not view.account.elapsed_ns:
+        return ""
+    least = 1 - (view.account.faults_ns + untold) / view.account.elapsed_ns
+    return f"; at least {text.share(max(0.0, least))}, were {text.duration(untold)} of untold relaunch time down too"
+
+
 def tiles(view: RunView) -> list[Markup]:
     """The key figures, each a link to what it is made of."""
     account = view.account
@@ -91,7 +124,8 @@ def tiles(view: RunView) -> list[Markup]:
         tile(
             "Infrastructure goodput",
             _infrastructure(view),
-            f"{text.duration(account.faults_ns)} {'' if view.sees_training else 'known to be '}down after faults",
+            f"{text.duration(account.faults_ns)} {'' if view.sees_training else 'known to be '}down after faults"
+            + _untold_bring_up(view),
             "#waterfall",
         ),
         tile(

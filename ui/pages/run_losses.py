@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rerail.server.core.facts import Phase
-from rerail.server.core.view import Incident, RunView
+from rerail.server.core.view import Account, Incident, RunView
 from rerail.ui import text
 from rerail.ui.address import incident_path
 from rerail.ui.elements import (
@@ -27,18 +27,40 @@ from rerail.ui.markup import Content, Markup, html
 from rerail.ui.theme import ORDER, PHASE_OF_KIND
 
 
-def waterfall_panel(view: RunView) -> Markup:
+def losses(view: RunView, window: Account | None = None) -> list[Markup]:
+    """The waterfall and the phases, of the whole run or of the window that the picture shows."""
+    return [waterfall_panel(view, window), phases_panel(view, window)]
+
+
+def _window_gpus(view: RunView) -> int | None:
+    """The GPUs that the run had all the time; None where that changed or is not known."""
+    told = {each.gpus for each in view.attempts}
+    return told.pop() if len(told) == 1 else None
+
+
+def _window_lead(window: Account) -> list[Content]:
+    whole = html.Button("show the whole run", type="button", className="quiet-button", **{"data-range": "all"})
+    about = ". The rows add up; ground not yet regained counts in the whole run only. "
+    return ["Of what the timeline shows, ", instant(window.start), " – ", instant(window.end), about, whole]
+
+
+def waterfall_panel(view: RunView, window: Account | None = None) -> Markup:
     """From 100 % to training goodput, loss by loss."""
-    weighted = {} if view.gpu_account is None else {row.name: row.length_ns for row in view.gpu_account.waterfall}
+    account = view.account if window is None else window
+    if window is not None:
+        gpus = _window_gpus(view)
+        weighted = {} if gpus is None else {row.name: row.length_ns * gpus for row in window.waterfall}
+    else:
+        weighted = {} if view.gpu_account is None else {row.name: row.length_ns for row in view.gpu_account.waterfall}
     rows = []
-    for bar in waterfall_bars(view.account.waterfall):
+    for bar in waterfall_bars(account.waterfall):
         if bar.kind is None:
             fill = "level" if bar.name != "training_goodput" else "level level-goodput"
         else:
             fill = phase_class(PHASE_OF_KIND[bar.kind])
         is_nothing = bar.kind is not None and bar.length_ns == 0
         is_unseen = not view.sees_training and bar.name in ("infrastructure_goodput", "training_goodput")
-        is_unknown = is_unseen and (bar.name == "training_goodput" or not view.account.faults_ns)
+        is_unknown = is_unseen and (bar.name == "training_goodput" or not account.faults_ns)
         cost = weighted.get(bar.name)
         sign = "−" if bar.kind is not None and bar.length_ns else "≤ " if is_unseen else ""
         rows.append(
@@ -85,17 +107,20 @@ def waterfall_panel(view: RunView) -> Markup:
     )
     return panel(
         "Loss waterfall",
-        [html.Div(body, className="table-frame"), _facts(view)],
+        [html.Div(body, className="table-frame"), _facts(view, account)],
         "waterfall",
-        lead="From all the time there was to the time that moved the run forward. The rows add up.",
+        lead="From all the time there was to the time that moved the run forward. The rows add up."
+        if window is None
+        else _window_lead(window),
         actions=copy_table_button(),
     )
 
 
-def phases_panel(view: RunView) -> Markup:
+def phases_panel(view: RunView, window: Account | None = None) -> Markup:
     """Every phase that occurred, with its share: the legend of the picture, with numbers."""
-    by_phase = dict(view.account.ns_by_phase)
-    elapsed = view.account.elapsed_ns
+    account = view.account if window is None else window
+    by_phase = dict(account.ns_by_phase)
+    elapsed = account.elapsed_ns
     rows: list[Sequence[Content]] = []
     for phase in ORDER:
         length = by_phase.get(phase, 0)
@@ -106,27 +131,34 @@ def phases_panel(view: RunView) -> Markup:
     content: list[Markup] = [
         table((Head("phase", "wide"), Head("share", "number"), Head("time", "number")), rows, "Time by phase")
     ]
-    if view.account.debt_ns:
+    if account.debt_ns:
         content.append(
             html.P(
-                f"{text.duration(view.account.debt_ns)} of training is lost again as long as the run stands below its "
+                f"{text.duration(account.debt_ns)} of training is lost again as long as the run stands below its "
                 "high-water step; the waterfall counts it as rework.",
                 className="note",
             )
         )
-    return panel("Time by phase", content, "phases", lead="Every instant has exactly one.")
+    return panel(
+        "Time by phase",
+        content,
+        "phases",
+        lead="Every instant has exactly one." + ("" if window is None else " Of what the timeline shows."),
+    )
 
 
-def _facts(view: RunView) -> Markup:
-    """Figures that stand beside the waterfall."""
+def _facts(view: RunView, account: Account) -> Markup:
+    """Figures that stand beside the waterfall; of a window only those that can be told of it."""
     facts = []
-    if view.account.longest_unproductive_ns is not None and view.sees_training:
-        facts.append(("longest stretch without progress", text.duration(view.account.longest_unproductive_ns)))
-    if view.account.checkpoint_efficiency is not None:
+    if account.longest_unproductive_ns is not None and view.sees_training:
+        facts.append(("longest stretch without progress", text.duration(account.longest_unproductive_ns)))
+    if account.checkpoint_efficiency is not None:
         # Where no save was told there is nothing that could have cost: that is not known to be 100 %.
-        is_told = view.checkpoint.count or Phase.SAVING in dict(view.account.ns_by_phase)
-        efficiency = text.share(view.account.checkpoint_efficiency) if is_told else text.UNKNOWN
+        is_told = view.checkpoint.count or Phase.SAVING in dict(account.ns_by_phase)
+        efficiency = text.share(account.checkpoint_efficiency) if is_told else text.UNKNOWN
         facts.append(("checkpoint efficiency", efficiency))
+    if account is not view.account:
+        return html.Div([count_figure(value, name) for name, value in facts], className="counts counts-foot")
     if view.undisturbed_step_ns is not None:
         facts.append(("undisturbed step", text.duration(view.undisturbed_step_ns)))
     if view.checkpoint_slowdown is not None:

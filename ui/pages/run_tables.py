@@ -22,14 +22,13 @@ from rerail.ui.elements import (
 from rerail.ui.markup import Content, Markup, html
 from rerail.ui.pages.exclusions import exclusions_panel
 from rerail.ui.pages.quality import quality_panel
-from rerail.ui.pages.run_losses import incidents_panel, phases_panel, waterfall_panel
+from rerail.ui.pages.run_losses import incidents_panel
 from rerail.ui.pages.run_recovery import recovery_panel
 
 
 def panels(view: RunView, emitters: Sequence[EmitterRow], newest_checkpoints: Sequence[Checkpoint]) -> list[Markup]:
-    """Everything under the picture, in reading order."""
+    """Everything under the waterfall, in reading order."""
     return [
-        html.Div([waterfall_panel(view), phases_panel(view)], className="columns columns-wide-left"),
         incidents_panel(view),
         recovery_panel(view),
         attempts_panel(view),

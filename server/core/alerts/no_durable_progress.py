@@ -1,7 +1,8 @@
 """No durable progress: attempt after attempt ends without a later checkpoint than the one before began with.
 
-What was gained is told by where attempts resumed. Where no checkpoint was ever told of, only attempts without a single
-completed step count: progress that cannot be seen is not called none.
+What was gained is told by where attempts resumed. Where no checkpoint was ever told of, going on from the same step
+again and again proves it as well: the attempt at hand counts by where it began, until it passes what all before it
+reached. Else only attempts without a single completed step count: progress that cannot be seen is not called none.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from rerail.server.core.view import RunView
 
 def _find(run: RunView, limits: Thresholds) -> Iterable[Finding]:
     wanted = round(limits["attempts"])
+    again = None if run.checkpoint.count else _again(run, wanted)
+    if again is not None:
+        yield again
+        return
     died = list(deaths(run))[:wanted]
     if len(died) < wanted:
         return
@@ -37,11 +42,41 @@ def _find(run: RunView, limits: Thresholds) -> Iterable[Finding]:
     )  # fmt: skip
 
 
+def _again(run: RunView, wanted: int) -> Finding | None:
+    """What resuming at one step says of a run whose saves nobody states."""
+    died = list(deaths(run))
+    if not died:
+        return None
+    newest = run.attempts[-1]
+    is_alive = newest.number != died[0].number
+    step = newest.resumed_from_step
+    same = [newest] if is_alive else []
+    for each in died:
+        if step is None or each.resumed_from_step != step:
+            break
+        same.append(each)
+    reached = [each.last_step for each in died if each.last_step is not None]
+    if step is None or len(same) < wanted or not reached:
+        return None
+    if is_alive and newest.last_step is not None and newest.last_step > max(reached):
+        return None
+    where = f"step {step}" if step else "the beginning"
+    sentence = (
+        f"{len(same)} attempts in a row went on from {where}: none before left a later checkpoint. No save was ever "
+        "told of; this is concluded from where they resumed."
+    )
+    incident = incident_of(run, died[0].number)
+    return RULE.finding(
+        run, sentence, since=same[-1].started_at, mark=f"attempt {newest.number}",
+        incident_id=None if incident is None else incident.incident_id,
+    )  # fmt: skip
+
+
 RULE = AlertRule(
     name="no_durable_progress",
     severity=Severity.URGENT,
     summary="Several attempts in a row ended without a later durable checkpoint: the run restarts and gets nowhere.",
     advice="Stop the restarts, read the fault trace of the incident, and mend the cause first.",
     find=_find,
-    thresholds=(Threshold("attempts", 3, "attempts", "so many in a row", 2, 100),),
+    thresholds=(Threshold("attempts", 3, "attempts", "so many in a row", 2, 100, is_whole=True),),
 )

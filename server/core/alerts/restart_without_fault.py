@@ -1,4 +1,7 @@
-"""Restart without a fault: a monitor restarted ranks that nothing was wrong with, as far as anybody stated."""
+"""Restart without a fault: a monitor restarted ranks that nothing was wrong with.
+
+Either nobody stated a fault, or the monitor says that it waited for a sign of life while steps were completed.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,32 @@ from itertools import pairwise
 
 from rerail.server.core.alert_rules import HOUR, AlertRule, Finding, Severity, Threshold, Thresholds, incident_of
 from rerail.server.core.facts import Initiator
+from rerail.server.core.stepped_on import stepped_on
 from rerail.server.core.view import RunView
 
 
 def _find(run: RunView, limits: Thresholds) -> Iterable[Finding]:
     window = round(limits["hours"] * HOUR)
-    found = [
-        after
+    found = {
+        before.number: after.started_at
         for before, after in pairwise(run.attempts)
         if before.is_planned and after.initiator is Initiator.MONITOR and run.as_of - after.started_at <= window
+    }
+    contradicted = [
+        each
+        for each in (stepped_on(incident, run.attempts) for incident in run.incidents)
+        if each is not None and run.as_of - each.at <= window
     ]
-    if len(found) < limits["times"]:
+    found |= {each.attempt: each.at for each in contradicted}
+    if not found or len(found) < limits["times"]:
         return
-    newest = found[-1]
-    incident = incident_of(run, newest.number - 1)
+    newest = max(found)
+    incident = incident_of(run, newest)
     times = "once" if len(found) == 1 else f"{len(found)} times"
+    lead = f"A monitor restarted the run {times} within {limits['hours']:g} h"
+    because = f". {contradicted[-1].sentence}" if contradicted else ", and no fault was told of."
     yield RULE.finding(
-        run, f"A monitor restarted the run {times} within {limits['hours']:g} h, and no fault was told of.",
-        since=found[0].started_at, mark=f"attempt {newest.number}",
+        run, lead + because, since=min(found.values()), mark=f"attempt {newest + 1}",
         incident_id=None if incident is None else incident.incident_id,
     )  # fmt: skip
 
@@ -32,11 +43,12 @@ def _find(run: RunView, limits: Thresholds) -> Iterable[Finding]:
 RULE = AlertRule(
     name="restart_without_fault",
     severity=Severity.NOTICE,
-    summary="A monitor restarted the run although no rank failed: a time-out may be too short.",
-    advice="Compare the armed time-outs with the longest healthy gaps on the run's page.",
+    summary="A monitor restarted the run although no rank failed, or while steps went on: a time-out may be too short.",
+    advice="Compare the armed time-outs with the longest healthy gaps on the run's page, and see that every rank sends "
+    "its signs of life.",
     find=_find,
     thresholds=(
-        Threshold("times", 1, "restarts", "within the window", 1, 1000),
+        Threshold("times", 1, "restarts", "within the window", 1, 1000, is_whole=True),
         Threshold("hours", 24, "hours", "length of the window", 1, 24 * 30),
     ),
 )

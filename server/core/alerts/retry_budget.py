@@ -50,6 +50,6 @@ RULE = AlertRule(
     find=_find,
     thresholds=(
         Threshold("share", 0.75, "of the budget", "spent", 0.01, 1),
-        Threshold("left", 0, "restarts", "left at most, whatever the share", 0, 1000),
+        Threshold("left", 0, "restarts", "left at most, whatever the share", 0, 1000, is_whole=True),
     ),
 )

@@ -53,7 +53,7 @@ RULE = AlertRule(
     advice="Look at the problem: what was done about it before, and did it hold?",
     find=_find,
     thresholds=(
-        Threshold("times", 3, "times", "in a row, or within the window", 2, 1000),
+        Threshold("times", 3, "times", "in a row, or within the window", 2, 1000, is_whole=True),
         Threshold("hours", 24, "hours", "length of the window", 1, 24 * 30),
     ),
 )

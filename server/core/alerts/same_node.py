@@ -49,8 +49,8 @@ RULE = AlertRule(
     advice="Drain the node and test it; its page says how likely chance is.",
     find=_find,
     thresholds=(
-        Threshold("runs", 2, "runs", "that blame it", 2, 1000),
-        Threshold("incidents", 3, "incidents", "of this run that it is blamed for", 2, 1000),
+        Threshold("runs", 2, "runs", "that blame it", 2, 1000, is_whole=True),
+        Threshold("incidents", 3, "incidents", "of this run that it is blamed for", 2, 1000, is_whole=True),
         Threshold("days", 7, "days", "since the newest of them", 1, 365),
     ),
 )

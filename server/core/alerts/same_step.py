@@ -37,7 +37,7 @@ RULE = AlertRule(
     advice="Look at the batch and the code of that step; skip the data or mend it before the next restart.",
     find=_find,
     thresholds=(
-        Threshold("times", 2, "attempts", "that died there", 2, 100),
-        Threshold("steps", 1, "steps", "that count as the same", 0, 1000),
+        Threshold("times", 2, "attempts", "that died there", 2, 100, is_whole=True),
+        Threshold("steps", 1, "steps", "that count as the same", 0, 1000, is_whole=True),
     ),
 )

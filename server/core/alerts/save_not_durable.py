@@ -24,5 +24,5 @@ RULE = AlertRule(
     summary="A save began and is neither durable nor failed after twice the usual commit lag.",
     advice="See whether every rank finished writing, and whether the store answers.",
     find=_find,
-    thresholds=(Threshold("saves", 1, "saves", "that hang", 1, 1000),),
+    thresholds=(Threshold("saves", 1, "saves", "that hang", 1, 1000, is_whole=True),),
 )

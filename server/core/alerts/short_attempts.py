@@ -39,5 +39,5 @@ RULE = AlertRule(
     summary="Attempts end sooner than bring-up and one save interval take: nothing of their work is kept.",
     advice="Save more often until the fault is found, or stop restarting.",
     find=_find,
-    thresholds=(Threshold("attempts", 3, "attempts", "so many in a row", 2, 100),),
+    thresholds=(Threshold("attempts", 3, "attempts", "so many in a row", 2, 100, is_whole=True),),
 )

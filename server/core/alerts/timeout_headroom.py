@@ -32,6 +32,6 @@ RULE = AlertRule(
     find=_find,
     thresholds=(
         Threshold("headroom", 1.5, "×", "time-out ÷ longest healthy gap, at least", 1, 100),
-        Threshold("gaps", 50, "gaps", "seen before anything is said", 1, 1_000_000),
+        Threshold("gaps", 50, "gaps", "seen before anything is said", 1, 1_000_000, is_whole=True),
     ),
 )

@@ -21,11 +21,10 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from rerail.server.core.cause_rules import (
-    SURVIVED_NS,
     UNREAD,
     Case,
     CauseRule,
@@ -41,9 +40,11 @@ from rerail.server.core.cause_rules import (
 )
 from rerail.server.core.causes import retry_budget, user_exception
 from rerail.server.core.causes.elsewhere import OF_ONE_MACHINE, before_elsewhere, is_elsewhere, sign_behind
+from rerail.server.core.causes.others import own_exception
 from rerail.server.core.causes.standing import with_standing
+from rerail.server.core.causes.survived import NOWHERE, how_far, is_of_before, is_survived, stands, taken_back, went_on
 from rerail.server.core.causes.user_exception import GPU_FAILED
-from rerail.server.core.facts import TRAINED_ON, TRAINING_DONE, Evidence, Pairs
+from rerail.server.core.facts import RUN_TRAINED_ON, TRAINED_ON, TRAINING_DONE, Evidence, Outcome, Pairs
 from rerail.server.core.fault_trace import fault_trace
 from rerail.server.core.flight_recorder.ages import remark, too_old
 from rerail.server.core.flight_recorder.summary import SOURCE, STACK_SOURCE
@@ -63,19 +64,16 @@ LONGEST_READ = 8_000
 DOUBTED = 0.8
 """What is left of a confidence where another clock's accusation may have been first."""
 
-BEFORE_NS = 300_000_000_000
-"""What a source that knows a machine's whole history said so long before an attempt began is not about it."""
 LAUNCHERS = frozenset({"torchrun", "nvrx"})
 """Who starts the ranks of a machine: below Slurm, a task is then a machine and no rank."""
-HISTORIES = frozenset({"kernel", "dcgm", "slurm", "kubernetes"})
 
 WENT_ON = 0.5
 """What is left of a confidence where the log went on after what it rests on."""
+OUTLIVED = 0.3
+"""Confidence at most, where steps followed what it rests on."""
+STOOD = 0.6
+"""Confidence at most in what the run went on beside."""
 AFTER = " The log went on after that, and nothing else says why it ended."
-
-NEVER_SURVIVED = frozenset({"preemption", "time_limit", "node_lost", "operator_stop"})
-"""Announced ahead of time: steps that follow do not take them back. A machine that a scheduler only lost from sight may
-come back, and its steps prove it."""
 
 _RULES: dict[str, CauseRule] = {}
 _ALL_SPENT = re.compile(r"all [1-9]\d{0,6} restarts are spent")
@@ -126,7 +124,7 @@ def reading_of(evidence: Evidence) -> Reading:
         return Reading("unknown", CausalRole.CONFIRMATION)
     if evidence.source == STACK_SOURCE:
         return Reading("unknown", CausalRole.INFORMATIONAL)  # names of functions are no errors
-    if evidence.code in (TRAINED_ON, TRAINING_DONE):
+    if evidence.code in (TRAINED_ON, RUN_TRAINED_ON, TRAINING_DONE):
         return Reading("unknown", CausalRole.INFORMATIONAL)
     if len(evidence.text) > LONGEST_READ:
         half = LONGEST_READ // 2
@@ -163,22 +161,27 @@ def _read(source: str, code: str | None, attributes: Pairs, shape: str) -> Readi
     return reading
 
 
-def judged_signs(case: Case, *, goes_by_log: bool = True) -> tuple[Sign, ...]:
+def judged_signs(
+    case: Case, *, goes_by_log: bool = True, goes_by_steps: bool = True, hears_standing: bool = False
+) -> tuple[Sign, ...]:
     """The evidence of a case as the rules read it, in order, without accusations that its context takes back.
 
-    `goes_by_log`: a log that went on after an error takes it back.
+    `goes_by_log`: a log that went on after an error takes it back; `goes_by_steps`: so do steps that followed it;
+    `hears_standing`: but not what began something that no line says was over.
     """
     lost_peers: dict[int, int] = {}
     signs = []
-    went_on = _went_on(case) if goes_by_log else _WentOn({}, {})
+    went_on_after = went_on(case) if goes_by_log else NOWHERE
     starts_ranks = any(item.evidence.source in LAUNCHERS for item in case.evidence)
     for item in case.evidence:
         sign = sign_of(item, reading_of(item.evidence))
         if starts_ranks and sign.reading.is_of_a_task:
             sign = replace(sign, reading=replace(sign.reading, rank=None))
         reading, rank = sign.reading, sign.rank
-        if sign.accuses and (_is_survived(case, sign) or went_on.covers(sign)):
-            sign = replace(sign, reading=replace(reading, role=CausalRole.UNKNOWN))
+        is_heard = sign.accuses or (reading.confidence > 0 and reading.weight is Weight.ESTABLISHED)
+        is_past = is_of_before(case, sign) or (goes_by_steps and is_survived(case, sign))
+        if is_heard and (is_past or went_on_after.covers(sign)) and not (hears_standing and stands(case, sign)):
+            sign = taken_back(sign)
         elif rank is not None:
             since = lost_peers.get(rank)
             is_generic = reading.cause == "user_exception" and sign.accuses and reading.says != GPU_FAILED
@@ -188,47 +191,6 @@ def judged_signs(case: Case, *, goes_by_log: bool = True) -> tuple[Sign, ...]:
                 lost_peers.setdefault(rank, sign.at)
         signs.append(sign)
     return tuple(signs)
-
-
-@dataclass(frozen=True, slots=True)
-class _WentOn:
-    """Up to where in a log its ranks are known to have trained on: `(emitter, …)` → the last such `seq`."""
-
-    ranks: dict[tuple[str, int | None, int | None, str | None], int]
-    all_of: dict[str, int]
-
-    def covers(self, sign: Sign) -> bool:
-        """A line of free text, said before its rank trained on."""
-        told = sign.item.evidence
-        if told.source not in SPOKEN or sign.reading.cause in NEVER_SURVIVED:
-            return False
-        mine = self.ranks.get((told.emitter, told.rank, told.local_rank, told.node), -1)
-        return told.seq < max(mine, self.all_of.get(told.emitter, -1))
-
-
-def _went_on(case: Case) -> _WentOn:
-    ranks: dict[tuple[str, int | None, int | None, str | None], int] = {}
-    all_of: dict[str, int] = {}
-    for item in case.evidence:
-        told = item.evidence
-        if told.code == TRAINED_ON:
-            key = (told.emitter, told.rank, told.local_rank, told.node)
-            ranks[key] = max(told.seq, ranks.get(key, -1))
-        elif told.code == TRAINING_DONE:
-            all_of[told.emitter] = max(told.seq, all_of.get(told.emitter, -1))
-    return _WentOn(ranks, all_of)
-
-
-def _is_survived(case: Case, sign: Sign) -> bool:
-    is_history = sign.item.evidence.source in HISTORIES
-    if sign.reading.cause in NEVER_SURVIVED and not (is_history and sign.reading.cause == "node_lost"):
-        return False
-    error = case.error_ns(sign.item.evidence.emitter)
-    if is_history and case.started_at is not None and sign.at + BEFORE_NS + error < case.started_at:
-        return True
-    if case.last_step_at is None:
-        return False
-    return sign.at + SURVIVED_NS + error < case.last_step_at
 
 
 # --- judging ---
@@ -244,11 +206,28 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
         if as_told.signs != case.signs:
             case, found = as_told, [(rule, _doubted(match)) for rule, match in _concluded(as_told)]
     remarks = {order: remark(age) for order, age in too_old(case.evidence, case.last_step_at, case.noticed_at).items()}
+    unrelated = frozenset(remarks)
+    remarks |= _outlived(case)
+    if found and all(match.weight <= Weight.WAIT for _, match in found):
+        as_told = replace(case, signs=judged_signs(case, hears_standing=True))
+        if as_told.signs != case.signs:
+            known = {rule.name for rule, _ in found}
+            case, found = (
+                as_told,
+                [
+                    (rule, match if rule.name in known else _outlasted(case, match))
+                    for rule, match in _concluded(as_told)
+                ],
+            )
+    if not found and _has_failed(case):
+        as_told = replace(case, signs=judged_signs(case, goes_by_log=False, goes_by_steps=False))
+        if as_told.signs != case.signs:
+            case, found = as_told, [(rule, _hardly(case, match)) for rule, match in _concluded(as_told)]
     if not found:
         wanted = still_wanted(UNKNOWN_SETTLES, _given(case, None))
-        return replace(UNKNOWN, missing_evidence=wanted), fault_trace(case, None, remarks, remarks.keys())
+        return replace(UNKNOWN, missing_evidence=wanted), fault_trace(case, None, remarks, unrelated)
     rule, match = _decisive(found)
-    before = before_elsewhere(case, found, rule, match)
+    before = before_elsewhere(case, found, rule, match) or own_exception(case, found, rule, match)
     if before is not None:
         rule, match = before
     verdict = Verdict(
@@ -265,7 +244,7 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
     verdict = with_standing(case, verdict)
     doubt = _doubt(case, verdict, match)
     if doubt is None:
-        return verdict, fault_trace(case, match, remarks, remarks.keys())
+        return verdict, fault_trace(case, match, remarks, unrelated)
     other, allowed = doubt
     apart = abs(other.at - match.initiating[0].at)
     came = "came" if other.at < match.initiating[0].at else "followed"
@@ -280,7 +259,7 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
         other.item.order(): f"May have been first: the two clocks are known to {allowed / 1e9:.3f} s only.",
     }
     return replace(verdict, confidence=confidence, sentence=f"{verdict.sentence}{said}"), fault_trace(
-        case, match, shown, remarks.keys()
+        case, match, shown, unrelated
     )
 
 
@@ -326,6 +305,37 @@ def _concluded(case: Case) -> list[tuple[CauseRule, Match]]:
 
 def _doubted(match: Match) -> Match:
     return replace(match, confidence=round(match.confidence * WENT_ON, 3), sentence=f"{match.sentence}{AFTER}")
+
+
+def _has_failed(case: Case) -> bool:
+    """Whether it is known to have ended, and not well."""
+    return case.outcome is Outcome.FAILED or bool(case.noticed_by) or any(worker.exit_code for worker in case.exits)
+
+
+def _outlived(case: Case) -> dict[tuple[int, str, int], str]:
+    """Of what was taken back since steps followed: how far the run went on, by the order of the piece."""
+    found = {}
+    for item, sign in zip(case.evidence, case.signs, strict=True):
+        if sign.reading.role is CausalRole.UNKNOWN and sign.reading is not UNREAD and sign.reading.says:
+            far = how_far(case, sign.at)
+            if far:
+                found[item.order()] = f"The run went on after this: {far}."
+    return found
+
+
+def _outlasted(case: Case, match: Match) -> Match:
+    """What stood while the run went on, until somebody waited in vain."""
+    far = how_far(case, match.at) if match.at is not None else ""
+    said = "No line says that it was over" + (f"; the run went on for {far}." if far else ".")
+    return replace(match, confidence=min(match.confidence, STOOD), sentence=with_more(match.sentence, said))
+
+
+def _hardly(case: Case, match: Match) -> Match:
+    """What the run went on after, where nothing else tells why it ended."""
+    far = how_far(case, match.at) if match.at is not None else ""
+    said = f"The run went on for {far} after that, and nothing else says why it ended." if far else AFTER.strip()
+    confidence = min(round(match.confidence * WENT_ON, 3), OUTLIVED)
+    return replace(match, confidence=confidence, sentence=with_more(match.sentence, said))
 
 
 def _decisive(found: Sequence[tuple[CauseRule, Match]]) -> tuple[CauseRule, Match]:

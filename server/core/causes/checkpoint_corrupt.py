@@ -1,4 +1,4 @@
-"""A checkpoint could not be understood: it is damaged, incomplete, or of another model."""
+"""A checkpoint could not be understood: it is damaged or incomplete. One of another model is the program's mistake."""
 
 from __future__ import annotations
 
@@ -28,13 +28,6 @@ RULE = CauseRule(
             confidence=0.85,
             unless=r"skipping|falling back|NCCL|No space left|StorageFull|QuotaExceeded"
             r"|while serializing: I/?O",
-        ),
-        line(
-            r"(?:size mismatch for|Missing key\(s\) in state_dict|Unexpected key\(s\) in state_dict"
-            r"|Error\(s\) in loading state_dict)[^\n]{0,160}",
-            SAYS,
-            confidence=0.75,
-            domain=Domain.WORKLOAD,
         ),
     ),
 )

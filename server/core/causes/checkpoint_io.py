@@ -94,6 +94,7 @@ RULE = CauseRule(
             domain=Domain.WORKLOAD,
             advice="Raise the pod's limit of ephemeral-storage, or write to a volume.",
         ),
+        line(r"nfs: server \S{1,120} OK\b", role=CausalRole.INFORMATIONAL),
         line(
             r"No space left on device|Errno 28\b|Disk quota exceeded|\bEDQUOT\b"
             r"|\bENOSPC\b|Errno 122\b|kind: StorageFull",

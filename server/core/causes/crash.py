@@ -1,8 +1,11 @@
 """A worker crashed: a segmentation fault, an abort, an illegal instruction.
 
 An abort (−6) is often a victim's: the watchdog of a healthy rank aborts it after another one failed. Alone it counts
-little. Where one rank alone aborted without a word of a peer, and all that others tell is that they lost a connection,
-it is the one that they lost.
+little; beside a word of the C library about a damaged heap it is that process's own. Where one rank alone aborted
+without a word of a peer, and all that others tell is that they lost a connection, it is the one that they lost.
+
+A kernel's line about a crash names the program. One that is not called as a training's processes are is a tool's until
+an exit by that signal says otherwise.
 """
 
 from __future__ import annotations
@@ -27,6 +30,16 @@ TERMINATED = frozenset({-15, -2, -1})
 """How a launcher ends the ranks that are left."""
 WAITED = frozenset({"hang", "nccl_timeout", "nccl_error"})
 """Where a collective is told of, a watchdog may have aborted the rank for another one's sake."""
+HEAP = (
+    r"(?:free|(?:m|re|c)alloc|munmap_chunk|malloc_consolidate)\(\): [^\n]{0,60}|double free or corruption[^\n]{0,40}"
+    r"|corrupted (?:size|double-linked)[^\n]{0,60}"
+)
+"""What the C library says before it aborts a process whose own code damaged its heap."""
+OF_THE_RUN = (
+    r"(?:py|pt[_-]|torch|ray|train|accel|deepspeed|java|julia|mega|nemo|worker|rank|srun|mpi|orted|cuda|nccl|gloo"
+    r"|pin_mem|Thread|grpc|tf_|jax|data|load|omp|async|autograd|main|llm|gpt|run|exe|node)"
+)
+"""How processes and threads of a training are called, as the kernel cuts their names to 15 letters."""
 MISSING = (Wanted("a core dump"), Wanted("a native stack of the rank that crashed", Kind.STACKS))
 ABORTED = (Wanted("the exit codes of every rank", Kind.EXIT_CODES), Wanted("the last lines of the others"))
 
@@ -124,12 +137,17 @@ RULE = CauseRule(
             confidence=0.8,
         ),
         line(
+            r"[^\s\[\]]{1,20}\[\d{1,10}\]:? (?:segfault at [0-9a-f]{1,16}|general protection|trap )[^\n]{0,80}",
+            "A program that is not known to be of the run crashed on {where}: {words}.",
+            confidence=0.4,
+            weight=Weight.ECHO,
+            unless=rf"(?:^|[\s:]){OF_THE_RUN}[^\s\[\]]{{0,20}}\[\d{{1,10}}\]:? (?:segfault|general|trap)",
+        ),
+        line(
             r"Fatal Python error: (?!Aborted)[^\n]{0,80}|Segmentation fault\b[^\n]{0,60}"
             r"|Signal 11 \(SIGSEGV\)|\*\*\* SIG(?:SEGV|BUS|ILL|FPE)\b[^\n]{0,60}"
             r"|Caught signal 11\b[^\n]{0,60}|segfault at [0-9a-f]{1,16} ip[^\n]{0,80}"
-            r"|free\(\): invalid pointer|double free or corruption[^\n]{0,40}"
-            r"|malloc\(\): [^\n]{0,60}|corrupted (?:size|double-linked)[^\n]{0,60}"
-            r"|Illegal instruction\b|stack smashing detected"
+            rf"|{HEAP}|Illegal instruction\b|stack smashing detected"
             r"|traps: [^\n]{0,40}(?:trap|general protection)[^\n]{0,60}"
             r"|died with <Signals\.SIG(?:SEGV|BUS|ILL|FPE)"
             r"|\(exitcode: (?:-11|139|-7|-4|-8)\)|exitcode\s{0,4}: (?:-11|139|-7|-4|-8) ",

@@ -134,7 +134,7 @@ RULE = CauseRule(
         ),
         line(r"invoked oom-killer", role=CausalRole.CONFIRMATION),
         line(
-            r"\bMemoryError\b[^\n]{0,80}|DefaultCPUAllocator: can'?t allocate memory"
+            r"(?:\b|_Array)MemoryError\b[^\n]{0,120}|DefaultCPUAllocator: can'?t allocate memory"
             r"|Cannot allocate memory|bad_alloc|not enough memory: you tried to allocate"
             r"|unable to mmap \d{1,20} bytes[^\n]{0,40}Cannot allocate",
             "{where} could not get host memory ({words}).",

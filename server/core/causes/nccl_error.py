@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from rerail.server.core import cuda_errors
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line
-from rerail.server.core.fabric_words import UNANSWERED
+from rerail.server.core.fabric_words import PORT_LOST, UNANSWERED
 from rerail.server.core.view import CausalRole, Domain
 from rerail.server.core.wanted import Kind, Wanted
 
@@ -56,16 +56,15 @@ RULE = CauseRule(
             role=CausalRole.CASCADE,
         ),
         line(
-            r"NET/IB ?: Got (?:async event|completion)[^\n]{0,200}"
-            r"|Got completion from peer[^\n]{0,200}"
-            r"|(?:NCCL WARN )?NET/IB[^\n]{0,80}(?:port error|link down|QP [^\n]{0,20}fatal|retry exceeded)"
+            r"NET/IB ?: Got completion[^\n]{0,200}|Got completion from peer[^\n]{0,200}"
+            r"|(?:NCCL WARN )?NET/IB[^\n]{0,80}(?:QP [^\n]{0,20}fatal|\bfatal error|retry exceeded)"
             r"[^\n]{0,80}"
-            r"|mlx5_\d{1,3}[^\n]{0,80}(?:link down|port error|fatal)[^\n]{0,60}",
+            r"|mlx5_\d{1,3}[^\n]{0,80}fatal[^\n]{0,60}",
             "NCCL's network met an error on {where}: {words}.",
             confidence=0.6,
             weight=Weight.WAIT,
             domain=Domain.INFRASTRUCTURE,
-            unless=UNANSWERED,
+            unless=rf"{UNANSWERED}|{PORT_LOST}",
         ),
         line(
             r"ncclSystemError[^\n]{0,160}|ncclInternalError[^\n]{0,160}"
@@ -93,9 +92,9 @@ RULE = CauseRule(
         line(r"NCCL INFO [^\n]{0,120} -> \d{1,3}\b", role=CausalRole.INFORMATIONAL),
         line(
             r"(?:NCCL watchdog thread|Process group watchdog thread) terminated with exception: (?!CUDA)"
-            r"[^\n]{0,120}|NCCL WARN (?!Socket)[^\n]{0,160}",
+            r"[^\n]{0,120}|NCCL WARN (?!Socket|NET/IB[^\n]{0,60}async event)[^\n]{0,160}",
             role=CausalRole.CASCADE,
-            unless=rf"{cuda_errors.ANY}|{UNANSWERED}",
+            unless=rf"{cuda_errors.ANY}|{UNANSWERED}|{PORT_LOST}",
         ),
     ),
 )

@@ -6,6 +6,7 @@ fails to reach something from which nobody died is it an accusation, and a weak 
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from rerail.server.core.cause_rules import (
@@ -18,7 +19,7 @@ from rerail.server.core.cause_rules import (
     from_lines,
     line,
 )
-from rerail.server.core.fabric_words import UNANSWERED
+from rerail.server.core.fabric_words import PORT_LOST, UNANSWERED
 from rerail.server.core.facts import Evidence
 from rerail.server.core.naming import exception_in
 from rerail.server.core.view import CausalRole, Domain
@@ -56,17 +57,32 @@ OWN = frozenset(
 SOCKET = frozenset({"ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "BrokenPipeError"})
 
 
+OUTSIDE = (
+    "See whether that service answers from that node (DNS, proxy, certificates, its own state); what a run needs from "
+    "outside is better fetched before it starts, to a place that every node reads."
+)
+HUB = re.compile(
+    r"We couldn't connect to 'http[^'\n]{1,200}'|Couldn't reach (?:the Hugging Face Hub|'?http)[^\n]{0,120}"
+    r"|(?:Cannot|Can't|couldn't|could not) reach http[^\n]{0,120}"
+    r"|An error happened while trying to locate the files? on the Hub[^\n]{0,120}"
+)
+"""How libraries that fetch models and data sets say that they got no answer."""
+
+
 def reads(evidence: Evidence) -> Reading | None:
     """A connection's exception: a socket's is mostly an echo, that of a client to the outside is not."""
     named = exception_in(evidence.text, evidence.code)
-    if named is None or dict(evidence.attributes).get("through"):
+    if named is None:
+        return None
+    through = dict(evidence.attributes).get("through")
+    if through and HUB.search(named.message) is None:
         return None
     traits = tuple(sorted(exception_traits(evidence).items()))
     words = f"{named.type}: {named.message}"[:240]
-    if named.type in OWN and "torch" not in named.full_type:
+    if (named.type in OWN and "torch" not in named.full_type) or HUB.search(named.message):
         return Reading(
             RULE.name, CausalRole.INITIATING, "{where} could not reach a service ({words}).", words, 0.65, Weight.LINE,
-            traits=traits,
+            traits=traits, advice=OUTSIDE,
         )  # fmt: skip
     if named.type in SOCKET:
         return Reading(RULE.name, CausalRole.CASCADE, words=words, traits=traits)
@@ -111,6 +127,8 @@ RULE = CauseRule(
             confidence=0.75,
             unless=r"Disable NIC health|IPv6 network addresses of",
         ),
+        line(PORT_LOST, "{where} lost its link to the fabric: {words}.", confidence=0.8),
+        line(r"NET/IB[^\n]{0,80}Got async event[^\n]{0,80}", role=CausalRole.INFORMATIONAL),
         line(
             rf"{UNANSWERED}"
             r"|Transport retry count exceeded on[^\n]{0,80}|efa_rdm_\w{1,40}error\(\)[^\n]{0,160}"

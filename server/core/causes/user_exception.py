@@ -6,6 +6,8 @@ same exception on several ranks is the same fault everywhere and blames no singl
 
 from __future__ import annotations
 
+import re
+
 from rerail.server.core import cuda_errors
 from rerail.server.core.attempt_record import WorkerExit
 from rerail.server.core.cause_rules import (
@@ -40,6 +42,18 @@ RELAYS = frozenset(
      "RayActorError", "WorkerCrashedError", "ElasticAgentError"}
 )  # fmt: skip
 """Exceptions that only tell of another process's."""
+UNLIKE = re.compile(
+    r"(?:size mismatch for|Missing key\(s\) in state_dict|Unexpected key\(s\) in state_dict"
+    r"|Error\(s\) in loading state_dict)[^\n]{0,160}"
+)
+"""A checkpoint that is whole, of a model that is built otherwise."""
+UNLIKE_ADVICE = (
+    "The checkpoint is of a model with other sizes or names of parameters: compare the model's configuration (layers, "
+    "vocabulary, parallel sizes, wrappers) with the one that saved it. Restarting will not help, nor will an older "
+    "checkpoint of the same model."
+)
+ENDS_LOOPS = frozenset({"StopIteration", "StopAsyncIteration"})
+"""Mostly a loop's end; where a traceback ends with it nobody caught it."""
 BENIGN = (
     "NVMLError",
     "FutureWarning",
@@ -51,6 +65,9 @@ BENIGN = (
 )
 
 
+_FRAME = re.compile(r"^(?:[^\n]{0,1000}/)?(?P<file>[^/\n]{1,200}):(?P<line>\d{1,9}) in (?P<function>\S{1,200})$")
+
+
 def reads(evidence: Evidence) -> Reading | None:
     """The exception that a piece of evidence ends with."""
     if evidence.code == "restart_ex" or evidence.source in ("kernel", "dcgm"):
@@ -58,7 +75,7 @@ def reads(evidence: Evidence) -> Reading | None:
     named = exception_in(evidence.text, evidence.code)
     if named is None:
         return _reported(evidence)
-    if named.type.startswith(BENIGN):
+    if named.type.startswith(BENIGN) and not (named.type in ENDS_LOOPS and evidence.code == named.type):
         return None
     if named.type in RELAYS:
         return Reading(RULE.name, CausalRole.TEARDOWN)
@@ -66,7 +83,8 @@ def reads(evidence: Evidence) -> Reading | None:
     words = f"{named.type}{f': {named.message}' if named.message else ''}"[:240]
     if named.type == "SystemExit" and named.message in ("0", "None", ""):
         return Reading(RULE.name, CausalRole.INFORMATIONAL, traits=traits)
-    return Reading(RULE.name, CausalRole.INITIATING, RAISED, words, 0.85, Weight.LINE, traits=traits)
+    advice = UNLIKE_ADVICE if UNLIKE.search(named.message) else None
+    return Reading(RULE.name, CausalRole.INITIATING, RAISED, words, 0.85, Weight.LINE, traits=traits, advice=advice)
 
 
 def _reported(evidence: Evidence) -> Reading | None:
@@ -100,6 +118,7 @@ def match(case: Case) -> Match | None:
             Weight.ECHO,
             first.reading.traits,
             first.reading.domain,
+            first.reading.advice,
         )
     if case.says("exception"):
         return Match(0.6, f"Reported as an exception ({case.says('exception')}).", missing_evidence=MISSING)
@@ -116,14 +135,15 @@ def _raised(case: Case, signs: list[Sign]) -> Match:
     if len(ranks) > 1 and not _is_origin(first, same):
         named = ", ".join(map(str, ranks[:8])) + ("" if len(ranks) <= 8 else f", … ({len(ranks)} in all)")
         return Match(
-            0.85, f"Ranks {named} raised {_words(first)}", None, None, first.at,
-            tuple(sign.item for sign in same[:20]), traits=first.reading.traits,
+            0.85, f"Ranks {named} raised {_words(first)}{_detail(case, first)}", None, None, first.at,
+            tuple(sign.item for sign in same[:20]), traits=first.reading.traits, advice=first.reading.advice,
         )  # fmt: skip
-    says = f"{named} raised {_words(first)}"
+    says = f"{named} raised {_words(first)}{_detail(case, first)}"
     if first.reading.says == GPU_FAILED:
         says = f"{named} made its GPU fail: {shown_words(first.reading.words, first.text)}.".replace("….", "…")
     return Match(
         confidence, says, rank, first.node, first.at, (first.item,), traits=first.reading.traits,
+        advice=first.reading.advice,
     )  # fmt: skip
 
 
@@ -137,9 +157,29 @@ def _is_origin(first: Sign, same: list[Sign]) -> bool:
 
 
 def _words(sign: Sign) -> str:
-    """The exception as a sentence repeats it."""
+    """The exception as a sentence repeats it; one that hardly says anything with where it was raised."""
     words = sign.reading.words
-    return words if len(words) < LONGEST_WORDS else shown_words(words, sign.text, LONGEST_WORDS - 1)
+    if len(words) >= LONGEST_WORDS:
+        return shown_words(words, sign.text, LONGEST_WORDS - 1)
+    frame = _FRAME.match(dict(sign.item.evidence.attributes).get("frame", ""))
+    message = words.partition(": ")[2].strip()
+    if frame is None or len(message.split()) > 1:
+        return words
+    return f"{words} in {frame['function']} ({frame['file']}:{frame['line']})"
+
+
+def _detail(case: Case, first: Sign) -> str:
+    """What does not fit, where the exception leaves that to the lines behind it; else empty."""
+    told = first.item.evidence
+    if first.reading.advice != UNLIKE_ADVICE or not first.reading.words.endswith(":"):
+        return ""
+    behind = (
+        UNLIKE.search(sign.text)
+        for sign in case.signs
+        if sign.item.evidence.emitter == told.emitter and sign.item.evidence.seq > told.seq and sign.rank == first.rank
+    )
+    found = next((match for match in behind if match is not None), None)
+    return "" if found is None else f" {shown_words(found[0], most=120)}"
 
 
 def _what(sign: Sign) -> str:
@@ -207,6 +247,13 @@ RULE = CauseRule(
             GPU_FAILED,
             confidence=0.6,
             unless=r"may (?:potentially )?fail with|unexpected CUDA errors|CUDA errors? (?:might|may|can|could) be",
+        ),
+        line(
+            UNLIKE.pattern,
+            confidence=0.55,
+            weight=Weight.ECHO,
+            advice=UNLIKE_ADVICE,
+            unless=r"\w(?:Error|Exception): Error\(s\) in loading",
         ),
         line(
             r"Interruption\.BASE_EXCEPTION (?:affecting ranks |on ranks=)\{(?P<rank>\d{1,7})\}",

@@ -7,7 +7,7 @@ else: an earlier hang, or a dump that somebody asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rerail.server.core.attempt_record import TimedEvidence
 from rerail.server.core.flight_recorder.summary import DUMP_CODE, SOURCE, SUMMARY, summary_of
@@ -26,12 +26,42 @@ def remark(age_ns: int) -> str:
     return f"The dump is {duration(age_ns)} older than the interruption: it may be of something else."
 
 
+def waited(age_ns: int) -> str:
+    """What to say of dumps after which nothing was done until the interruption was noticed, so much later."""
+    return f"The dumps were made {duration(age_ns)} before the interruption was noticed."
+
+
 def too_old(
     items: Iterable[TimedEvidence], last_step_at: int | None, noticed_at: int | None
 ) -> dict[tuple[int, str, int], int]:
     """Dumps that are too old for an interruption, by their order, with their age in ns; none where nothing tells."""
     if last_step_at is None and noticed_at is None:
         return {}
+    dumps, longest = _dated(items)
+    if last_step_at is not None:
+        begin, allowed = last_step_at, AFTER_STEP_NS
+    else:
+        begin, allowed = noticed_at or 0, longest + AFTER_STEP_NS
+    return {item.order(): begin - item.at for item in dumps if begin - item.at > allowed}
+
+
+def said_of_age(items: Sequence[TimedEvidence], last_step_at: int | None, noticed_at: int | None) -> tuple[str, float]:
+    """What to say of the age of the dumps that are judged, and what is left of the confidence in them.
+
+    Empty and 1 where they are of the interruption's own time, or nothing tells how old they are.
+    """
+    ages = too_old(items, last_step_at, noticed_at)
+    if ages and len(ages) == sum(item.evidence.code == DUMP_CODE for item in items):
+        return remark(min(ages.values())), DOUBTED
+    dumps, longest = _dated(items)
+    newest = max((item.at for item in dumps), default=None)
+    if noticed_at is None or newest is None or noticed_at - newest <= longest + AFTER_STEP_NS:
+        return "", 1.0
+    return waited(noticed_at - newest), 1.0
+
+
+def _dated(items: Iterable[TimedEvidence]) -> tuple[list[TimedEvidence], int]:
+    """The dumps that tell their last operation, and the longest time-out that they tell, in ns."""
     dumps = []
     longest = 0
     for item in items:
@@ -41,8 +71,4 @@ def too_old(
         if told is not None and told.last_at is not None:
             dumps.append(item)
             longest = max(longest, *(group.timeout_ms or 0 for group in told.groups), 0)
-    if last_step_at is not None:
-        begin, allowed = last_step_at, AFTER_STEP_NS
-    else:
-        begin, allowed = noticed_at or 0, (longest * 1_000_000 or UNTOLD_TIMEOUT_NS) + AFTER_STEP_NS
-    return {item.order(): begin - item.at for item in dumps if begin - item.at > allowed}
+    return dumps, longest * 1_000_000 or UNTOLD_TIMEOUT_NS

@@ -7,14 +7,13 @@ without. Where nothing was pending, or recording was disabled, the dumps speak f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rerail.server.core.attempt_record import TimedEvidence
 from rerail.server.core.facts import Pairs
-from rerail.server.core.flight_recorder.ages import DOUBTED, remark, too_old
+from rerail.server.core.flight_recorder.ages import said_of_age
 from rerail.server.core.flight_recorder.analysis import analysis, dumps_near, is_dump, several
-from rerail.server.core.flight_recorder.conclusions import Conclusion
-from rerail.server.core.flight_recorder.summary import DUMP_CODE
+from rerail.server.core.flight_recorder.conclusions import Analysis, Conclusion
 from rerail.server.core.wanted import Kind, Wanted
 
 HANG, MISMATCH = "hang", "collective_mismatch"
@@ -65,6 +64,24 @@ class DumpVerdict:
     """`operation` and `frame`, sorted by name, where they are known."""
 
 
+def aged_analysis(
+    evidence: Sequence[TimedEvidence], noticed_at: int | None = None, last_step_at: int | None = None,
+    world_size: int | None = None,
+) -> Analysis | None:  # fmt: skip
+    """What the dumps among the evidence say, with how old they are where that is not the interruption's own time."""
+    near = noticed_at if noticed_at is not None else last_step_at
+    found = analysis((item.evidence for item in evidence), near, world_size)
+    if found is None:
+        return None
+    judged, _ = dumps_near((item.evidence for item in evidence), near)
+    counted = {(fact.emitter, fact.seq) for fact in judged}
+    dumps = [item for item in evidence if (item.evidence.emitter, item.evidence.seq) in counted]
+    age, left = said_of_age(dumps, last_step_at, noticed_at)
+    if not age:
+        return found
+    return replace(found, sentence=f"{found.sentence} {age}", confidence=round(found.confidence * left, 3))
+
+
 def dump_verdict(
     evidence: Sequence[TimedEvidence], noticed_at: int | None = None, last_step_at: int | None = None,
     world_size: int | None = None,
@@ -81,13 +98,9 @@ def dump_verdict(
     judged, set_count = dumps_near((item.evidence for item in dumps), near)
     counted = {(fact.emitter, fact.seq) for fact in judged}
     dumps = [item for item in dumps if (item.evidence.emitter, item.evidence.seq) in counted]
-    ages = too_old(dumps, last_step_at, noticed_at)
-    sentence, confidence = found.sentence, found.confidence
-    if set_count > 1:
-        sentence += f" {several(set_count)}"
-    if ages and len(ages) == sum(item.evidence.code == DUMP_CODE for item in dumps):
-        sentence += f" {remark(min(ages.values()))}"
-        confidence = round(confidence * DOUBTED, 3)
+    age, left = said_of_age(dumps, last_step_at, noticed_at)
+    sentence = " ".join(filter(None, (found.sentence, several(set_count) if set_count > 1 else "", age)))
+    confidence = round(found.confidence * left, 3)
     blamed = set(found.culprits)
     resting = [item for item in dumps if item.evidence.rank in blamed] or dumps
     traits = {"operation": found.operation, "frame": found.frame}

@@ -19,6 +19,7 @@ from rerail.server.core.facts import Phase
 from rerail.server.core.goodput import account
 from rerail.server.core.recovery_configs.knobs import RecoveryConfig
 from rerail.server.core.recovery_configs.normalising import recovery_config
+from rerail.server.core.stepped_on import stepped_on
 from rerail.server.core.view import Account, Attempt, Incident, RunView, Span
 
 HANGS = ("hang", "nccl_timeout")
@@ -132,6 +133,8 @@ def is_contradicted(incident: Incident, view: RunView, config: RecoveryConfig | 
     """Whether a hang verdict may have killed healthy ranks."""
     if not incident.counts or incident.verdict.cause not in HANGS or config is None:
         return False
+    if stepped_on(incident, view.attempts) is not None:
+        return True
     armed = config.setting("heartbeat_timeout").seconds
     if armed is None:
         return False
