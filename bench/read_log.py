@@ -2,11 +2,13 @@
 
     python bench/read_log.py [--megabytes 1024] [--ranks 10000] [--lines prose] [--keep FILE]
     python bench/read_log.py --lines steps [--count 200000]
+    python bench/read_log.py --follow [--lines steps]
 
 The first writes a log as 10,000 ranks print it (progress lines, then the death of one rank, the tracebacks of hundreds
 of victims, a storm of watchdog lines), reads it on one core with the reader that `rerail classify` uses, and prints
 megabytes and lines a second, the memory it took, and whether class and rank are right. The second reads logs of one
-rank that hold nothing but steps, as each framework prints them.
+rank that hold nothing but steps, as each framework prints them. With `--follow` logs are read as `rerail collect logs`
+reads them, look by look with a cursor in between: how fast a collector that was away catches up.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from rerail.collectors.sources.launcher import LauncherSource
 from rerail.collectors.sources.log_reader import read_log
-from rerail.server.core.facts import Steps
+from rerail.server.core.facts import Fact, Steps
 from rerail.server.core.fold import RunFold
 
 CULPRIT = 4711
@@ -158,6 +161,31 @@ def read_steps(count: int) -> None:
         print(f"{framework:16s} {lines:8d} lines, {rates}, {steps} steps: {is_right}")
 
 
+def follow(path: Path) -> tuple[float, int, list[Fact]]:
+    """Processor seconds, polls and facts of following a log up to its end."""
+    source = LauncherSource(node="bench", run="bench", log=path, zone_seconds=0)
+    facts: list[Fact] = []
+    cursor, polls = None, 0
+    start = time.process_time()
+    while (polled := source.poll(cursor)).cursor != cursor:
+        facts += polled.facts
+        cursor, polls = polled.cursor, polls + 1
+    return time.process_time() - start, polls, facts
+
+
+def follow_steps(count: int) -> None:
+    """Follow a log of nothing but steps, as each framework prints them."""
+    with tempfile.TemporaryDirectory() as folder:
+        for framework, line in STEP_LINES.items():
+            generator, path = random.Random(42), Path(folder) / f"{framework}.log"
+            path.write_text("".join(f"{line(number, generator)}\n" for number in range(1, count + 1)))
+            lines = path.read_bytes().count(b"\n")
+            took, polls, facts = follow(path)
+            steps = sum(fact.step_count for fact in facts if isinstance(fact, Steps))
+            rate = f"{lines / took:10,.0f} lines/s of one core"
+            print(f"{framework:16s} {lines:8d} lines, {polls} polls, {rate}, {steps} steps")
+
+
 def death(ranks: int) -> str:
     """One rank raises; its peers lose their connections; everybody's watchdog complains."""
     rows = [
@@ -213,9 +241,10 @@ def main() -> None:
     parser.add_argument("--lines", choices=("progress", "prose", "steps"), default="progress", help="what ranks print")
     parser.add_argument("--count", type=int, default=200_000, help="steps of each log of --lines steps")
     parser.add_argument("--keep", type=Path, help="write the log here and leave it")
+    parser.add_argument("--follow", action="store_true", help="read it as a log that grows is read")
     parsed = parser.parse_args()
     if parsed.lines == "steps":
-        read_steps(parsed.count)
+        (follow_steps if parsed.follow else read_steps)(parsed.count)
         return
     with tempfile.TemporaryDirectory() as folder:
         path = parsed.keep or Path(folder) / "train.log"
@@ -225,6 +254,14 @@ def main() -> None:
         with path.open("rb") as file:
             lines = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 22), b""))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        if parsed.follow:
+            took, polls, facts = follow(path)
+            print(f"followed           {size / 1e6:10.0f} MB, {lines} lines, {polls} polls, {len(facts)} facts")
+            rate = f"{size / 1e6 / took:.0f} MB/s, {lines / took:.0f} lines/s"
+            print(f"in                 {took:10.1f} s of one core: {rate}")
+            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            print(f"peak memory        {memory / 1024:10.0f} MB ({(memory - before) / 1024:.0f} MB more than before)")
+            return
         start, cpu = time.perf_counter(), time.process_time()
         with path.open("rb") as file:
             read = read_log(file, emitter="bench", run="bench", fallback_at=1)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerail.collectors.agent import Agent
+from rerail.collectors.glance import glance, rings_of, run_in
 from rerail.collectors.identity import identity, settings
 from rerail.collectors.live_sources import LiveSource, add_parser, live_sources
 from rerail.collectors.outlet import FileOutlet, HttpOutlet, Outlet, OutletDown
@@ -48,6 +49,10 @@ def _add_agent(subparsers: Any) -> None:
         description="Reads every ring in DIR, keeps what cannot be sent yet, and sends it to the server.",
     )  # fmt: skip
     _add_destination(parser, "; what was printed counts as sent and is not sent later")
+    parser.add_argument(
+        "--once", action="store_true",
+        help="look once, send it and stop; with --stdout nothing is used up: an agent states all of it again",
+    )  # fmt: skip
     parser.add_argument("--dir", type=Path, help="where recorders write (default: RERAIL_DIR, else a temporary one)")
     parser.add_argument(
         "--run-id",
@@ -134,6 +139,11 @@ def run_agent(arguments: argparse.Namespace) -> int:
     directory = arguments.dir or settings().directory
     node = identity().node
     run = arguments.run_id or settings().run
+    rings = rings_of(directory) if arguments.once and arguments.stdout else None
+
+    def last_run() -> str | None:
+        return agent.last_run if rings is None else run or run_in(rings)
+
     sources: list[Source] = []
     if arguments.pid and not arguments.launcher_log:
         sys.stderr.write(f"rerail agent: --pid {arguments.pid}: its settings belong to the log of --launcher-log\n")
@@ -150,9 +160,29 @@ def run_agent(arguments: argparse.Namespace) -> int:
             sys.stderr.write(f"rerail agent: {error}\n")
             return 2
     if arguments.kernel:
-        sources.append(KernelSource(kernel_opening(arguments.kernel), node, lambda: agent.last_run))
+        sources.append(KernelSource(kernel_opening(arguments.kernel), node, last_run))
+    if rings is not None:
+        return _glance(rings, sources)
     agent = Agent(directory, destination(arguments), node, run=run, sources=sources, most_bytes=arguments.spool_bytes)
-    return _run_until_stopped(agent)
+    if not arguments.once:
+        return _run_until_stopped(agent)
+    with contextlib.closing(agent):
+        agent.look()
+        if agent.sender.drain(30):
+            return 0
+    sys.stderr.write("rerail agent: what could not be sent is kept on disk and sent by the next call\n")
+    return 1
+
+
+def _glance(rings: Sequence[Path], sources: Sequence[Source]) -> int:
+    """Show what an agent would state, and use nothing up."""
+    facts = glance(rings, sources, lambda words: sys.stderr.write(f"rerail agent: {words}\n"))
+    sys.stdout.buffer.write(encode_lines(facts))
+    sys.stdout.buffer.flush()
+    for source in sources:
+        getattr(source, "close", lambda: None)()
+    sys.stderr.write(f"rerail agent: rings: {len(rings)}, facts: {len(facts)}; nothing was used up\n")
+    return 0
 
 
 def run_collect(arguments: argparse.Namespace) -> int:

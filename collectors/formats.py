@@ -70,6 +70,14 @@ class ImportFormat:
     """Reads the files of one import as one, where what one tells may be about what stands in another."""
     read_folder: Callable[[OldFolder], Iterator[Fact]] | None = None
     """Reads a folder as a whole, where what its files tell belongs together."""
+    example: str = "FILE"
+    """What follows `rerail import NAME` on a command line that makes sense."""
+    tells: str = ""
+    """What is stated of it, in a sentence."""
+    cannot_tell: str = ""
+    """What such records do not hold, in a sentence."""
+    options: frozenset[str] = frozenset()
+    """Which of `--zone` and `--still-running` it heeds; the others hold for every format."""
 
 
 def formats() -> dict[str, ImportFormat]:

@@ -23,6 +23,8 @@ Rules
 from __future__ import annotations
 
 import importlib
+import re
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -47,6 +49,9 @@ SECTION_PHASES = {
     "data_wait": "data_wait",
     "dataloader": "data_wait",
 }
+INTERRUPTION = re.compile(r"Interruption\.(?P<kind>[A-Z_]{1,40})")
+BY_MONITOR = ("SOFT_TIMEOUT", "HARD_TIMEOUT", "UNRESPONSIVE")
+"""Interruptions that a monitor of the wrapper asks for: a rank that makes no progress, or does not answer."""
 NO_PHASE = frozenset({"step", "training", "train"})
 
 
@@ -182,9 +187,22 @@ def abort_hook(recorder: Recorder) -> Callable[[Any], Any]:
 
 
 def finalize_hook(recorder: Recorder) -> Callable[[Any], Any]:
-    """For `inprocess.Wrapper(finalize=…)`: the old process group is gone; this rank's own exception is known."""
+    """For `inprocess.Wrapper(finalize=…)`: the old process group is gone; this rank's own exception is known.
+
+    So is why every rank restarts: the exception that the wrapper raises in it, and is handling now, names the
+    interruptions and their ranks. An exception of a rank is told by that rank itself; a time-out and the death of a
+    process by nobody else.
+    """
 
     def finalize(state: Any) -> Any:
+        with suppress(Exception):
+            words = str(sys.exc_info()[1] or "")[:1000]
+            kinds = [found["kind"] for found in INTERRUPTION.finditer(words)]
+            if any(kind != "EXCEPTION" for kind in kinds):
+                first = next((kind for kind in kinds if kind in BY_MONITOR), kinds[0])
+                recorder.evidence(words, source="nvrx", code=first.lower())
+            if any(kind in BY_MONITOR for kind in kinds):
+                recorder.interrupted("monitor")
         error = getattr(state, "fn_exception", None)
         if isinstance(error, BaseException):
             recorder.exception(error)

@@ -128,6 +128,7 @@ class Recorder:
         self._has_failed = False
         self._process = os.getpid()
         self._armed_us = 0
+        self._interrupted_by = "fault"
         self._bring_up = ""
         self._opening: Callable[[bool], None] | None = None
         self._opening_lock = threading.Lock()
@@ -383,10 +384,15 @@ class Recorder:
             self._iteration = iteration
             self._step_tag = tag(STEP, 0, iteration)
             self._step_began = None
-            self._state("attempt_started", scope="in_process", initiator="fault", world_size=world_size)
+            by, self._interrupted_by = self._interrupted_by, "fault"
+            self._state("attempt_started", scope="in_process", initiator=by, world_size=world_size)
             self._bring_up = self._begin("initializing", self._wall(now))
         except Exception:
             self._count_loss()
+
+    def interrupted(self, initiator: str) -> None:
+        """Who asked for the next in-process restart, where that is no fault of a rank: `monitor`."""
+        self._interrupted_by = initiator
 
     def arm(self, timeout_us: int | None) -> None:
         """The timeout that guards the next heartbeat; None: no limit, or not known."""

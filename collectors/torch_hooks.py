@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import torch
 
 T = TypeVar("T")
+MOST_WRAPPED = 8
 
 
 def count_steps(recorder: Recorder, optimizer: torch.optim.Optimizer | None = None) -> Callable[[], None]:
@@ -43,9 +44,18 @@ def count_steps(recorder: Recorder, optimizer: torch.optim.Optimizer | None = No
     handle = (
         register_optimizer_step_post_hook(completed)
         if optimizer is None
-        else optimizer.register_step_post_hook(completed)
+        else _innermost(optimizer).register_step_post_hook(completed)
     )
     return handle.remove
+
+
+def _innermost(optimizer: Any) -> Any:
+    """Torch's optimizer inside those that wrap it, as Accelerate's does: it steps only where gradients are whole."""
+    for _ in range(MOST_WRAPPED):
+        if hasattr(optimizer, "_optimizer_step_post_hooks") or not hasattr(optimizer, "optimizer"):
+            break
+        optimizer = optimizer.optimizer
+    return optimizer
 
 
 def watch_data(recorder: Recorder, loader: Iterable[T], at_least: float = 0.1) -> Iterator[T]:

@@ -24,6 +24,7 @@ from pathlib import Path
 from rerail.collectors.masking import masked
 from rerail.collectors.plain_text import evidence_of_text
 from rerail.collectors.sources.error_files import MOST_BYTES, evidence_of_error_file
+from rerail.collectors.sources.torchrun_lines import INTERRUPTS
 from rerail.server.core.codec import FactError
 from rerail.server.core.facts import Initiator, MarkStage, Outcome, Pairs, Scope
 
@@ -201,7 +202,7 @@ class TorchrunStory:
         if state == "FAILED" and caught:
             reason = f"torchrun was ended by signal {caught[1]}"
             self._tell("evidence", at, source=BY, text=reason, code="death_signal")
-            outcome = Outcome.STOPPED
+            outcome = Outcome.STOPPED if caught[1] in INTERRUPTS else Outcome.FAILED
         elif state == "FAILED" and words and not self._has_failed:
             self._tell_error(_as_error_file(words), None, None, at)
             reason, outcome = (masked(words.strip().splitlines()[-1])[:1000] or None), Outcome.FAILED

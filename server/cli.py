@@ -81,7 +81,15 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--port", type=int, help="port to listen on (default 8050)")
     serve.add_argument("--role", choices=("all", "web", "worker"), help="take facts and answer, derive, or both")
 
-    facts = _command(commands, "import", "the past into runs; again changes nothing", "importing:import_files")
+    facts = commands.add_parser(
+        "import", help="the past into runs; again changes nothing", add_help=False,
+        description="The past into runs; again changes nothing.",
+        epilog="`rerail import FORMAT --help`: what one format takes, an example, what it tells and cannot tell.",
+    )  # fmt: skip
+    facts.add_argument("-h", "--help", action=_HelpOfAFormat, nargs=0, help="show this, or what one format takes")
+    facts.add_argument("--database-url", help="sqlite:///path or postgresql://user@host/name")
+    facts.add_argument("--config", help="settings file (TOML)")
+    facts.set_defaults(run=_lazily("importing:import_files"))
     facts.add_argument(
         "format",
         metavar="FORMAT",
@@ -320,6 +328,28 @@ def _reading(commands: argparse._SubParsersAction, name: str, summary: str, targ
     parser = _command(commands, name, summary, target)
     parser.add_argument("--json", action="store_true", help="as JSON, in the words of docs/facts.md")
     return parser
+
+
+class _HelpOfAFormat(argparse.Action):
+    """`--help` of `import`: behind the name of a format it is about that format."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        _values: object,
+        _option: str | None = None,
+    ) -> None:
+        name = getattr(namespace, "format", None)
+        if name is None:
+            parser.print_help()
+        else:
+            helps = importlib.import_module("rerail.server.commands.format_help")
+            try:
+                sys.stdout.write(helps.help_of(name, parser))
+            except KeyError as unknown:
+                parser.error(unknown.args[0])
+        parser.exit()
 
 
 def _lazily(target: str) -> Callable[[argparse.Namespace], int]:

@@ -159,6 +159,56 @@ def _as_the_script_wrote(row: Row, name: str, truth: dict, facts: Sequence[Fact]
                 row.count("rollbacks", f"{name} {number}", step, loads.get(number))
 
 
+CYCLES_ALONE = {
+    "sigkill": (1795953579.872, 1795953587.793),
+    "exit137": (1795953779.932, 1795953791.103),
+    "hang_hb": (1795953650.946, 1795953664.121),
+}
+"""Run → when its workers began, by what they wrote themselves, attempt by attempt."""
+
+
+def cycle_files_alone() -> Iterator[Row]:
+    """Runs of which nothing is left but the cycle files of NVRx 0.7."""
+    row = Row("cycle files alone")
+    for name, starts in CYCLES_ALONE.items():
+        row.samples += 1
+        facts = imported("logs", CORPUS / "nvrx/cycles_alone" / name)
+        _, view = folded(facts)
+        row.count("attempts", name, len(starts), len(view.attempts))
+        for number, (at, attempt) in enumerate(zip(starts, view.attempts, strict=False)):
+            off = abs(attempt.started_at / SECOND - at)
+            row.count("starts", f"{name} {number}", 0.0, off, is_right=off <= START_SECONDS)
+    yield row
+
+
+ELASTIC = {
+    "events_exc.jsonl": (3, []),
+    "events_fail.jsonl": (1, [("loss_anomaly", 1)]),
+    "events_nodelost_0.jsonl": (2, []),
+    "events_nodelost_1.jsonl": (1, []),  # of the node that was lost: it ends in the middle
+}
+"""File of torchelastic's events → its attempts, and cause and rank of those of which it tells why."""
+
+
+def elastic_records() -> Iterator[Row]:
+    """What torchelastic's agent recorded: its events, and an error file on its own."""
+    row = Row("torchelastic's events, an error file")
+    for name, (attempts, faults) in ELASTIC.items():
+        row.samples += 1
+        fold, view = folded(imported("torchrun-events", CORPUS / "torchrun" / name))
+        row.count("attempts", name, attempts, len(view.attempts))
+        told = [(verdict.cause, verdict.culprit_rank) for _, verdict, _ in fold.endings() if verdict.cause != "unknown"]
+        for place, (cause, rank) in enumerate(faults):
+            said = told[place] if place < len(told) else (None, None)
+            row.count("causes", name, cause, said[0])
+            row.count("ranks or nodes", name, rank, said[1])
+    row.samples += 1
+    (raised,) = imported("error-file", CORPUS / "torchrun/error_files/agent_error_exc.json")
+    assert isinstance(raised, Evidence)
+    row.count("causes", "agent_error_exc.json", "loss_anomaly", reading_of(raised).cause)
+    yield row
+
+
 FRAMEWORKS = {
     "megatron.log": (50, [(1, 20)], "gpu_oom",
                      {"initializing": 60, "loading": 40, "saving": 20, "recomputing": 70, "training": 170}),
@@ -298,7 +348,7 @@ def single_lines() -> Iterator[Row]:
 
 
 FAMILIES: tuple[Callable[[], Iterable[Row]], ...] = (
-    launchers, training_logs, schedulers, single_lines, article, recorded_histories,
+    launchers, cycle_files_alone, elastic_records, training_logs, schedulers, single_lines, article, recorded_histories,
 )  # fmt: skip
 
 

@@ -6,10 +6,12 @@ import re
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
+import pytest
+
 from rerail.collectors.formats import formats
 from rerail.collectors.live_sources import live_sources
 from rerail.server import query_problem_results
-from rerail.server.cli import FORMATS
+from rerail.server.cli import FORMATS, main
 from rerail.server.core.alert_life import Change
 from rerail.server.core.alerts import rules as alert_rules
 from rerail.server.core.causes import rules
@@ -102,3 +104,18 @@ def test_the_readme_or_a_page_names_every_source_that_can_be_collected():
 
 def test_the_help_of_import_names_every_format():
     assert tuple(sorted(formats())) == FORMATS
+
+
+def test_each_import_format_has_its_own_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its options and no others, an example, what it tells and what it cannot tell."""
+    for name in ("facts", *FORMATS):
+        with pytest.raises(SystemExit) as ended:
+            main(["import", name, "--help"])
+        told = capsys.readouterr().out
+        assert ended.value.code == 0
+        assert f"rerail import {name} " in told.partition("for example:")[2], name
+        assert re.search(r"^tells: \S.*\.$", told, re.MULTILINE) and re.search(r"^cannot tell: \S", told, re.MULTILINE)
+        assert ("--zone" in told, "--still-running" in told) == (name in ("kernel", "logs"), name == "logs")
+    with pytest.raises(SystemExit) as ended:
+        main(["import", "nonsense", "--help"])
+    assert (ended.value.code, "no format is named 'nonsense'" in capsys.readouterr().err) == (2, True)

@@ -232,4 +232,7 @@ FORMAT = ImportFormat(
     name="torchrun-events",
     summary="torchelastic's events as JSON lines: attempts, and the errors of workers",
     read=_read,
+    example="events.jsonl --run llm",
+    tells="attempts, exits, what the agent noticed, and the errors of workers",
+    cannot_tell="steps, checkpoints, GPUs; how far a worker had come when it failed",
 )

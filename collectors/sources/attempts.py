@@ -44,7 +44,7 @@ MOST_OF_A_KIND = 24
 MOST_WAITING = 1024
 """Ranks whose first word of a time-out is kept in any case: the one that has none may be who did not come."""
 _NUMBER = re.compile(r"\d{1,30}")
-_CANCELLED = re.compile(r"CANCELLED AT \S{1,40} DUE TO (?P<why>PREEMPTION|TIME LIMIT|NODE FAILURE)")
+_CANCELLED = re.compile(r"CANCELLED AT \S{1,40} (?:DUE TO (?P<why>PREEMPTION|TIME LIMIT|NODE FAILURE)|\*\*\*)")
 _TIMED_OUT = re.compile(r"\[Rank (\d{1,7})\] (?:Watchdog caught collective|Timeout at NCCL)")
 _ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,12})")
 
@@ -92,6 +92,10 @@ class AttemptState:
     is_over: bool = False
     cancelled_as: str | None = None
     """The outcome that Slurm's own word for the end of the current attempt's step means; None where it said none."""
+    is_signalled: bool = False
+    """A signal ended the launcher of the current attempt, and nobody said whose."""
+    cancelled_by: str = ""
+    """What Slurm said of a cancellation of the current attempt's step without any reason: somebody asked for it."""
     tells_starts: bool = False
     """The launcher prints when attempts start, not only how they end: nobody else needs to tell them."""
     restarts_left: int | None = None
@@ -209,6 +213,7 @@ class Attempts:
             state.kinds, state.least_enqueued, state.timed_out, state.local_ranks = {}, None, [], {}
             state.iterations, state.last_iteration = {}, 0
             state.cancelled_as = None
+            state.is_signalled, state.cancelled_by = False, ""
         state.is_started = True
         state.is_over = False
 
@@ -312,6 +317,13 @@ class Attempts:
         if outcome is Outcome.COMPLETED or self._job is None:
             self._state(RunEnded, at, outcome=outcome, reason=reason)
 
+    def end_by_signal(self, at: int, words: str, *, is_interrupt: bool) -> None:
+        """A signal ended the launcher. An interrupt, or Slurm's word of a cancellation, tells that somebody did so."""
+        state = self.state
+        is_asked_for = is_interrupt or bool(state.cancelled_by)
+        state.is_signalled = not is_asked_for
+        self.end_run(at, Outcome.STOPPED if is_asked_for else Outcome.FAILED, words)
+
     def why_over(self, words: str) -> str:
         """Why the run is over: `words`, what the launcher said, and that restarts are spent where it counts them."""
         state = self.state
@@ -329,6 +341,17 @@ class Attempts:
             self._state(AttemptEnded, state.ended_at, outcome=outcome, reason=words)
             if state.is_over and self._job is None:
                 self._state(RunEnded, state.ended_at, outcome=outcome, reason=words)
+
+    def _asked_for(self, words: str) -> None:
+        """Slurm says that the step was cancelled, and no reason: whose signal the launcher got is known then."""
+        state = self.state
+        state.cancelled_by = words
+        if not state.is_signalled or state.ended_at is None:
+            return
+        state.is_signalled = False
+        self._state(AttemptEnded, state.ended_at, outcome=Outcome.STOPPED, reason=words)
+        if state.is_over and self._job is None:
+            self._state(RunEnded, state.ended_at, outcome=Outcome.STOPPED, reason=words)
 
     # --- evidence --------------------------------------------------------------------------------------------------
 
@@ -352,8 +375,12 @@ class Attempts:
             state.held.append(kept)
         else:
             self.facts.append(Evidence(**self._place(at, kept), **self._evidence_of(kept)))  # type: ignore[arg-type]
-        if "DUE TO" in text and (told := _CANCELLED.search(text)) is not None:
-            self._cancelled(masked(text)[:1000], told["why"])
+        if "CANCELLED AT" in text and (told := _CANCELLED.search(text)) is not None:
+            words = masked(text)[:1000]
+            if told["why"] is not None:
+                self._cancelled(words, told["why"])
+            else:
+                self._asked_for(words)
 
     def _has_room(self, text: str, rank: int | None) -> bool:
         """Whether one more piece is kept: not of a kind that was told often, unless it says who is behind or is the

@@ -327,4 +327,7 @@ FORMAT = ImportFormat(
     name="aws-nvrx",
     summary="the logs, results.json and cumulative_metrics.json of AWS's NVRx test case",
     read=read,
+    example="results/ --run llm",
+    tells="attempts, steps, rollbacks and the figures that the test case computed itself",
+    cannot_tell="causes beyond the fault that it injected, GPUs, nodes",
 )

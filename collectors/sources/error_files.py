@@ -120,4 +120,7 @@ FORMAT = ImportFormat(
     name="error-file",
     summary="a torchelastic error.json; its place (attempt_N/R/) tells attempt and local rank",
     read=_read,
+    example="logs/attempt_0/3/error.json --run llm",
+    tells="the exception of one worker, its traceback and when it was raised",
+    cannot_tell="anything of the attempt around it: import the launcher's log too, or the whole folder as logs",
 )

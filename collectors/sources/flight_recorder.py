@@ -93,4 +93,8 @@ FORMAT = ImportFormat(
     read=read,
     in_folder=belongs,
     read_together=read_together,
+    example="dumps/ --run llm",
+    tells="which rank did not come to a collective, lags or differs, and what was pending",
+    cannot_tell="steps, attempts, and when a dump without stamps was written; whose fault it was that a rank did not "
+    "come",
 )

@@ -100,8 +100,8 @@ class Hints:
         return None if found is None else max(begin, block.rfind(b"\n", 0, found.start()) + 1)
 
 
-def hints_before(block: bytes, at: int, most: int = 16_384) -> list[int]:
-    """Where the lines before `at` begin that may tell of progress, the last of them."""
+def hints_before(block: bytes, at: int, most: int) -> list[int]:
+    """Where the lines before `at` begin that may tell of progress, the last of them; at most `most` bytes before it."""
     begin = max(0, at - most)
     return sorted({block.rfind(b"\n", 0, found.start()) + 1 for found in _HINT.finditer(block, begin, at)})[-16:]
 

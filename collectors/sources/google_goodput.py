@@ -390,4 +390,7 @@ FORMAT = ImportFormat(
     name="google-goodput",
     summary="the log of ml-goodput-measurement: its entries as JSON lines, or recorded calls with their entries",
     read=read,
+    example="goodput.jsonl",
+    tells="attempts, steps, spans and exclusions, as the library logged them",
+    cannot_tell="faults: a disruption is a gap in its log, and says no cause; ranks and nodes",
 )

@@ -9,4 +9,8 @@ FORMAT = ImportFormat(
     name="kernel",
     summary="a kernel log (dmesg -T, journalctl -k, syslog): XIDs, lost GPUs, OOM kills",
     read=read_kernel,
+    example="--run llm /var/log/kern.log --zone Europe/Berlin",
+    tells="XIDs, lost GPUs, kills for memory, crashed machines, links that went down, with the machine's name",
+    cannot_tell="which run a line is about, and lines whose stamps count from the machine's start (dmesg without -T)",
+    options=frozenset({"--zone"}),
 )

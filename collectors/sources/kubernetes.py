@@ -305,6 +305,10 @@ FORMAT = ImportFormat(
     name="kubernetes",
     summary="objects as kubectl get … -o json prints them: pods, events, nodes, Jobs, JobSets, Workloads",
     read=_read_file,
+    example="pods.json events.json nodes.json --run llm",
+    tells="attempts, exit codes, OOM kills, back-off, evictions, preemptions, waits for quota, nodes that were lost",
+    cannot_tell="steps and checkpoints; what happened in a container; events that the API server no longer keeps (an "
+    "hour by default)",
 )
 
 

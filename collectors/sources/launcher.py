@@ -32,9 +32,17 @@ from rerail.collectors.sources.encodings import nul_words
 from rerail.collectors.sources.launcher_log import LauncherLog
 from rerail.collectors.sources.line_wrappings import Pieces
 from rerail.collectors.sources.log_lines import LocalClock
+from rerail.collectors.sources.log_reader import BlockReader
 from rerail.collectors.sources.progress import ProgressLog
 from rerail.collectors.sources.progress_state import ProgressState
-from rerail.collectors.sources.tail import fingerprint, last_part, nul_count, shown_alone, whole_lines
+from rerail.collectors.sources.tail import (
+    broken_lines,
+    fingerprint,
+    last_part,
+    nul_count,
+    shown_alone,
+    whole_block,
+)
 from rerail.collectors.sources.tracebacks import Tracebacks
 from rerail.server.core.facts import Fact
 
@@ -77,6 +85,14 @@ class LauncherSource:
         self._job = job
         self._requeue = requeue
         self._zone_seconds = zone_seconds
+        self._reader: BlockReader | None = None
+        self._read_to: tuple[str, int] | None = None
+        """Of which log it has read how much."""
+
+    @property
+    def lines_looked_at(self) -> int:
+        """How many lines of the log were read one by one, since it was first read or found replaced."""
+        return 0 if self._reader is None else self._reader.lines_looked_at
 
     def poll(self, cursor: str | None) -> Polled:
         """What was printed since. Raises `SourceDown`."""
@@ -125,15 +141,17 @@ class LauncherSource:
             is_told = nodes is None or any(word.startswith("--nnodes") for word in self._command)
             log.argument_words(self._command if is_told else (*self._command, f"--nnodes={nodes}"))
         offset = begin = kept["offset"]
-        for first, line, following in whole_lines(path, begin):
-            log.take(line, first)
+        block, following = whole_block(path, begin)
+        if block:
+            self._reader_of(mark, begin, log, progress, status.st_mtime_ns).take(block, begin, broken_lines(block))
             offset = following
+        self._read_to = (mark, offset)
         if is_whole:
             if rest := last_part(path, offset):
                 log.take(rest if b"\0" not in rest else b"\0" + shown_alone(rest), offset)
                 offset += len(rest)
             progress.date_back(status.st_mtime_ns)
-            progress.flush()
+            progress.flush_all()
             attempts.finish()
         elif offset == begin and time.time() - status.st_mtime > HELD_SECONDS:
             progress.date_back(status.st_mtime_ns)
@@ -149,6 +167,16 @@ class LauncherSource:
             "pieces": log.pieces.waiting,
         }  # fmt: skip
         return attempts.facts
+
+    def _reader_of(
+        self, mark: str, begin: int, log: LauncherLog, progress: ProgressLog, written_at: int
+    ) -> BlockReader:  # fmt: skip
+        """What reads from byte `begin` on: the one that read up to there, which knows how the log is written."""
+        if self._reader is None or self._read_to != (mark, begin):
+            self._reader = BlockReader(log, progress, fallback_at=written_at)
+        else:
+            self._reader.goes_on_with(log, progress)
+        return self._reader
 
     def _attempts(self, state: AttemptState, emitter: str) -> Attempts:
         return Attempts(
@@ -183,14 +211,17 @@ class LauncherSource:
         )  # fmt: skip
         attempts = self._attempts(state, f"launcher/{self._node[:120]}/{mark}")
         local = LOCAL_RANK_IN_PATH.search(str(path))
-        prefix = b"[default%d]:" % int(local[1]) if local else b""
-        log = LauncherLog(attempts, LocalClock(self._zone_seconds), Tracebacks(kept.get("tracebacks")))
+        clock = LocalClock(self._zone_seconds)
+        log = LauncherLog(attempts, clock, Tracebacks(kept.get("tracebacks")))
+        log.prefix = b"[default%d]:" % int(local[1]) if local else b""
         offset = kept["offset"]
-        for first, line, following in whole_lines(path, kept["offset"]):
-            log.take_worker(prefix + line, first)
+        block, following = whole_block(path, offset)
+        if block:
+            reader = BlockReader(log, ProgressLog(attempts, clock), fallback_at=noticed_at, is_of_workers=True)
+            reader.take(block, offset, broken_lines(block))
             offset = following
         if is_whole and (rest := last_part(path, offset)):
-            log.take_worker(prefix + rest, offset)
+            log.take_worker(rest, offset)
             offset += len(rest)
         attempts.heard(noticed_at)
         memory["workers"][str(path)] = {

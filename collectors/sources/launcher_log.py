@@ -85,6 +85,11 @@ class LauncherLog:
         self.zones_untold = 0
         """Lines whose stamp does not say its time zone."""
 
+    def knows_what(self, before: LauncherLog) -> None:
+        """The same log was read up to here by `before`: who speaks in it, and who had an error, is known."""
+        self.labels, self.going_on = before.labels, before.going_on
+        self.before, self.looks_back, self._is_announced = before.before, before.looks_back, before._is_announced
+
     def told(self) -> int:
         """How much was stated so far or is open: it grows where a line said something."""
         open_ones = len(self.tracebacks.open) + len(self.pieces.waiting) + bool(self.block)
@@ -268,9 +273,10 @@ class LauncherLog:
         elif torchrun.DONE.search(text):
             if attempts.state.told and "ended" in attempts.state.told:
                 attempts.end_run(at, Outcome.COMPLETED)
-        elif torchrun.DEATH_SIGNAL.search(text):
+        elif match := torchrun.DEATH_SIGNAL.search(text):
             attempts.evidence(at, by if by != "ft_launcher" else "nvrx", text, code="death_signal")
-            attempts.end_run(at, Outcome.STOPPED, masked(text)[:1000])
+            is_interrupt = match["signal"] in torchrun.INTERRUPTS
+            attempts.end_by_signal(at, masked(text)[:1000], is_interrupt=is_interrupt)
         else:
             self._rest(line, at)
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from rerail.collectors.patience import Patience
 from rerail.collectors.sources.attempts import MOST_WAITING, Attempts, AttemptState
@@ -44,6 +44,8 @@ OFTEN = 64
 """A shape that was kept so often is only counted from then on."""
 LINES_TOGETHER = 3_000
 """So many lines are read one by one after the last that began something; then what is open is given up."""
+LOOKED_BACK = 16 * 1024
+"""Before a traceback so many bytes are searched for how far its process had come."""
 AGAIN_BYTES = 64 * 1024 * 1024
 _DIGITS = b"0123456789"
 _BEHIND = re.compile(rb"last enqueued (?:NCCL )?work: (\d{1,12})")
@@ -69,6 +71,10 @@ class Read:
     """Lines of a kind of which enough was kept."""
     steps_undated: int = 0
     """Lines of steps that nothing dates."""
+    counted: tuple[Any, ...] = ()
+    """What lines of steps that nothing dates tell of the time they took (`ProgressState.counted`)."""
+    counted_ns: int = 0
+    """How long the steps took in all, by whose lines everything is dated; 0 where instants are told."""
     bars_dated_back: int = 0
     """Lines of bars that are dated by their clock, from when the file was written last."""
     digest: str = ""
@@ -80,6 +86,19 @@ class Read:
     """Zero bytes, which no line is shown with."""
     stopped_at: int | None = None
     """The byte at which the time for reading was over; None where it was read whole."""
+
+    def how_dated(self) -> str:
+        """How that was dated of which no line tells an instant, and how good that is; empty where there is nothing."""
+        if self.counted_ns:
+            return (
+                f"no line tells when it was: steps took the {self.counted_ns / 1e9:,.0f} s that their lines tell, "
+                "counted back from when the file was written last; when they were is off by what came behind the last "
+                "of them, and what stood still in between (saves, loads, restarts) took no time that is known"
+            )
+        if self.bars_dated_back:
+            bars = f"{self.bars_dated_back} line{'s' if self.bars_dated_back > 1 else ''}"
+            return f"{bars} of bars dated by the clock of the bar, counted back from when the file was written last"
+        return ""
 
 
 class _Shapes:
@@ -241,20 +260,29 @@ def read_log(
     worker_only: bool = False,
     tell: Callable[[int], None] | None = None,
     patience: Patience | None = None,
+    is_dated: Callable[[], None] | None = None,
 ) -> Read:
     """The facts of a whole log, or of what could be read of it within `patience`.
 
     `fallback_at` is the instant of evidence in a log without any stamp; `restart` says which attempt the whole log is
     of, where its place tells; `written_at` is when the file was written last, which dates the bars at its end where
     no line does; `prefix` is put before every line (`[default1]:` for the log of local rank 1);
-    `worker_only`: no line of it is a launcher's. `tell` hears how many bytes were read.
+    `worker_only`: no line of it is a launcher's. `tell` hears how many bytes were read; `is_dated` is called once an
+    instant was told: the file is not read twice then.
     """
     options = _Options(
         emitter, run, node, fallback_at, zone_seconds, year, restart, written_at, prefix, worker_only, tell,
-        patience or Patience(None),
+        patience or Patience(None), is_dated,
     )  # fmt: skip
     read = _read(file, options, None)
     has_time = not options.patience.is_over(now=True)
+    if has_time and read.counted and not read.is_stamped and written_at is not None and file.seekable():
+        total = read.counted[0]
+        if read.bytes < AGAIN_BYTES and 0 < total < written_at:
+            file.seek(0)
+            again = _read(file, options, None, begins_at=written_at - total, counted=read.counted)
+            again.is_stamped, again.zone_is_told, again.counted_ns = False, False, total
+            return again
     if has_time and not read.is_stamped and fallback_at is not None and read.bytes < AGAIN_BYTES and file.seekable():
         # Lines of the in-process wrapper are moments, and need an instant: in a log without any, all are one.
         file.seek(0)
@@ -278,40 +306,78 @@ class _Options:
     worker_only: bool
     tell: Callable[[int], None] | None
     patience: Patience
+    is_dated: Callable[[], None] | None
 
 
-def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
-    state = AttemptState(attempt=options.restart or 0, last_at=last_at)
-    attempts = Attempts(state, emitter=options.emitter, node=options.node, run=options.run, run_is_told=True)
-    clock = LocalClock(options.zone_seconds, options.year)
-    progress = ProgressLog(attempts, clock)
-    log = LauncherLog(attempts, clock, Tracebacks(), progress=None if options.worker_only else progress)
-    log.prefix = options.prefix
-    take = log.take_worker if options.worker_only else log.take
-    fallback_at = options.fallback_at
-    shapes = _Shapes()
-    quiet: set[bytes] = set()
-    read = Read(attempts.facts)
-    digest = hashlib.sha256()
-    together = 0
-    hints = Hints()
-    patience = options.patience
-    for offset, block in _blocks(file):
-        digest.update(block)
-        read.bytes += len(block)
-        read.nuls += block.count(0)
+class BlockReader:
+    """Reads a log block by block, as it lies on disk: of one that is whole, and of one that grows.
+
+    A block holds whole lines, and follows the one before. What is remembered from one to the next saves work, and tells
+    whether a process went on after an error; another instance that goes on with the log begins that anew.
+    """
+
+    def __init__(
+        self, log: LauncherLog, progress: ProgressLog, *, fallback_at: int | None = None, is_of_workers: bool = False,
+        patience: Patience | None = None,
+    ) -> None:  # fmt: skip
+        """`fallback_at` is the instant of evidence for which no stamp comes; `is_of_workers`: no launcher speaks."""
+        self.lines_looked_at = 0
+        self._log = log
+        self._attempts = log.attempts
+        self._progress = progress
+        self._fallback_at = fallback_at
+        self._is_of_workers = is_of_workers
+        self._take = log.take_worker if is_of_workers else log.take
+        self._patience = patience or Patience(None)
+        self._shapes = _Shapes()
+        self._quiet: set[bytes] = set()
+        self._together = LINES_TOGETHER
+        self._hints = Hints()
+        self._ended_with = b""
+        """The last lines of the block before."""
+
+    @property
+    def lines_counted(self) -> int:
+        """Lines of a kind of which enough was kept."""
+        return self._shapes.counted
+
+    def goes_on_with(self, log: LauncherLog, progress: ProgressLog) -> None:
+        """The log is gone on with where another ended, made of what a cursor held of it."""
+        progress.knows_what(self._progress)
+        log.knows_what(self._log)
+        self._log, self._progress, self._attempts = log, progress, log.attempts
+        self._take = log.take_worker if self._is_of_workers else log.take
+
+    def _is_inside(self) -> bool:
+        """The next line belongs to those before it."""
+        log = self._log
+        return bool(log.tracebacks.open or log.block or log.pieces.waiting)
+
+    def take(self, block: bytes, offset: int, also: Sequence[int] = ()) -> int:
+        """Take a block that begins at byte `offset`; how many of its bytes were read before patience was over.
+
+        `also`: where lines begin that are to be read whatever they hold, in order.
+        """
+        done = self._take_block(block, offset, also)
+        self._ended_with = block[-LOOKED_BACK:]
+        return done
+
+    def _take_block(self, block: bytes, offset: int, also: Sequence[int]) -> int:
+        log, progress, state, shapes = self._log, self._progress, self._attempts.state, self._shapes
+        asked = frozenset(also)
         index = at = 0
-        is_open = bool(log.tracebacks.open or state.held or log.block or log.pieces.waiting or log.going_on.waiting)
-        if not is_open and not options.worker_only:
+        if not also and not self._is_of_workers and not (self._is_inside() or state.held or log.going_on.waiting):
             at = progress.take_alike(block, 0, offset)
-        hits, of_steps = _hits(block, at, quiet, progress)
+        hits, of_steps = _hits(block, at, self._quiet, progress)
+        if also:
+            hits, of_steps = sorted(asked.union(hits)), of_steps - asked
         starts = [0, *hits] if offset == 0 else hits
-        while not patience.is_over():
-            if log.tracebacks.open or state.held or log.block or log.pieces.waiting:
-                if together <= 0:
-                    _give_up(log, attempts, state, fallback_at)
+        while not self._patience.is_over():
+            if self._is_inside() or state.held:
+                if self._together <= 0:
+                    self.give_up()
                     continue
-                together -= 1
+                self._together -= 1
                 if index < len(starts) and starts[index] <= at:
                     index += 1
                     is_hit = True
@@ -321,7 +387,7 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
                 while index < len(starts) and starts[index] < at:
                     index += 1
                 begins = starts[index] if index < len(starts) else len(block)
-                hint = hints.next(block, at, begins) if log.going_on.waiting else None
+                hint = self._hints.next(block, at, begins) if log.going_on.waiting else None
                 if hint is not None:
                     at = hint
                     is_hit = False
@@ -330,22 +396,22 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
                     index += 1
                     is_hit = True
                 else:
-                    break
+                    return len(block)
             if at >= len(block):
-                break
+                return len(block)
             end = block.find(b"\n", at)
             end = len(block) if end < 0 else end
             line = shown(block, at, end)
             at_line, at = at, end + 1
-            is_open = bool(log.tracebacks.open) or bool(log.block) or bool(log.pieces.waiting)
-            if at_line in of_steps and not (is_open or state.held or log.going_on.waiting or options.worker_only):
+            is_inside = self._is_inside()
+            if at_line in of_steps and not (is_inside or state.held or log.going_on.waiting or self._is_of_workers):
                 after = progress.take_alike(block, at_line, offset)
                 if after > at_line:
                     at = after
                     continue
                 if progress.take_quickly(line, offset + at_line):
                     continue
-            if is_open or not is_hit:
+            if is_inside or not is_hit or at_line in asked:
                 is_wanted = True
             else:
                 shape = _shape(line)
@@ -355,33 +421,74 @@ def _read(file: BinaryIO, options: _Options, last_at: int | None) -> Read:
             is_first = offset + at_line == 0 and len(line) < LONGEST_FIRST  # it tells when the log begins
             if not is_wanted and not is_first:
                 continue
-            read.lines_looked_at += 1
+            self.lines_looked_at += 1
             is_of_kernel = b"kernel" in line or b"NVRM" in line
             if is_hit and (HEAD_BYTES in line or (is_of_kernel and not log.going_on.numbers)):
-                _look_back(log, block, at_line)
+                ahead = b"" if at_line >= LOOKED_BACK else self._ended_with
+                _look_back(log, ahead + block[: at_line + len(line)] if ahead else block, at_line + len(ahead))
             before = log.told()
-            take(line, offset + at_line)
+            if at_line in asked and block.find(b"\0", at_line, end) >= 0:
+                line = b"\0" + line  # shown without them, it would not say so any more
+            self._take(line, offset + at_line)
             if progress.state.bars:
                 progress.peek(_next_line(block, at))
             if log.told() > before:
-                together = LINES_TOGETHER
+                self._together = LINES_TOGETHER
+        return at
+
+    def give_up(self) -> None:
+        """Nothing more will come of what is open."""
+        log, state = self._log, self._attempts.state
+        log.tracebacks.open.clear()
+        log.pieces.waiting.clear()
+        log.block = ""
+        if state.held:
+            at = state.last_at if state.last_at is not None else self._fallback_at
+            self._attempts.heard(0 if at is None else at)
+
+
+def _read(
+    file: BinaryIO, options: _Options, last_at: int | None, *, begins_at: int | None = None,
+    counted: Sequence[Any] = (),
+) -> Read:  # fmt: skip
+    state = AttemptState(attempt=options.restart or 0, last_at=last_at)
+    attempts = Attempts(state, emitter=options.emitter, node=options.node, run=options.run, run_is_told=True)
+    clock = LocalClock(options.zone_seconds, options.year)
+    progress = ProgressLog(attempts, clock)
+    log = LauncherLog(attempts, clock, Tracebacks(), progress=None if options.worker_only else progress)
+    log.prefix = options.prefix
+    if begins_at is not None:
+        progress.begin_at(begins_at, list(counted))
+    fallback_at, patience = options.fallback_at, options.patience
+    reader = BlockReader(
+        log, progress, fallback_at=fallback_at, is_of_workers=options.worker_only, patience=patience
+    )  # fmt: skip
+    read = Read(attempts.facts)
+    digest = hashlib.sha256()
+    for offset, block in _blocks(file):
+        digest.update(block)
+        read.bytes += len(block)
+        read.nuls += block.count(0)
+        done = reader.take(block, offset)
+        if options.is_dated is not None and state.last_at is not None:
+            options.is_dated()
         if options.tell is not None:
             options.tell(read.bytes)
         if patience.is_over(now=True):
-            read.stopped_at = offset + at
+            read.stopped_at = offset + done
             break
     if progress.state.bars and options.written_at is not None:
         before_it = progress.state.dated_back
         progress.date_back(options.written_at)
         read.bars_dated_back = progress.state.dated_back - before_it
     progress.flush_all()
-    read.steps_undated = progress.state.undated
+    read.steps_undated, read.counted = progress.state.undated, tuple(progress.state.counted)
     read.is_stamped = state.last_at is not None and state.last_at != fallback_at
-    _give_up(log, attempts, state, fallback_at)
+    reader.give_up()
     if not options.worker_only:
         progress.end_where_it_broke()
     read.zone_is_told = read.is_stamped and (clock.is_calibrated or not log.zones_untold)
-    read.lines_counted = shapes.counted
+    read.lines_looked_at, read.lines_counted = reader.lines_looked_at, reader.lines_counted
     read.digest = digest.hexdigest()
     read.facts = attempts.with_ranks()
     return read
@@ -402,17 +509,5 @@ def _look_back(log: LauncherLog, block: bytes, at: int) -> None:
     if log.looks_back <= 0:
         return
     log.looks_back -= 1
-    for start in hints_before(block, at):
+    for start in hints_before(block, at, LOOKED_BACK):
         log.passes(shown(block, start, block.find(b"\n", start)))
-
-
-def _give_up(log: LauncherLog, attempts: Attempts, state: AttemptState, fallback_at: int | None = None) -> None:
-    """Nothing more will come of what is open."""
-    log.tracebacks.open.clear()
-    log.pieces.waiting.clear()
-    log.block = ""
-    if state.held:
-        at = state.last_at if state.last_at is not None else fallback_at
-        if at is None:
-            at = 0
-        attempts.heard(at)

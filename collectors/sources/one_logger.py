@@ -334,4 +334,7 @@ FORMAT = ImportFormat(
     summary="spans and events that NVIDIA's one-logger (training telemetry) wrote to a file",
     read=read,
     read_folder=read_folder,
+    example="telemetry/ --run llm",
+    tells="steps, checkpoints, loads, evaluations and phases, as NVIDIA's telemetry spans told them",
+    cannot_tell="attempts that wrote no telemetry, causes, GPUs, nodes",
 )

@@ -9,6 +9,9 @@ Rules
 - An instant is the line's own stamp, else the stamp that whoever received the line put in front; lines of Megatron-LM
   and NeMo 2 without either are counted on from the last stamp by the times they tell. What has no instant is not
   stated, and counted (`undated`).
+- Of a whole log in which nothing tells an instant, but lines of steps how long those took (`counted`), a second reading
+  counts on from so long before the file was written last. What stood still in between (saves, restarts) took no time
+  that is known.
 - A bar without a stamp is dated by its own clock, from an instant that is known: the loop that began, the stamp of the
   next line, or when the file was written last. Bars of an epoch that nothing dates stay without an instant: how long it
   took until the next epoch began is not known.
@@ -30,6 +33,7 @@ from typing import Any
 
 from rerail.collectors.sources.alike_lines import (
     LONGEST_STEP_US,
+    MOST_SECONDS,
     MOST_TOGETHER,
     SECOND,
     Alike,
@@ -72,6 +76,8 @@ MOST_UNDATED = 200
 STAMP_WITHIN = 120
 """So many characters of a line of no known logger may hold its stamp."""
 
+COUNTED = frozenset({"nemo", "megatron", "maxtext"})
+"""Their lines tell how long a step took, and often no instant."""
 SAVES_WHILE_WAITING = frozenset({"transformers"})
 _RECEIVED = re.compile(rb"^(\d{9,10})\.(\d{1,9}) ")
 LABEL_WITHIN = 100
@@ -96,6 +102,11 @@ class ProgressLog:
         self._alikes: list[Alike] = []
         """How lines of its steps are written; the last first."""
         self._alikes_left = MOST_ALIKE_MADE
+
+    def knows_what(self, before: ProgressLog) -> None:
+        """The same log was read up to here by `before`: how its step lines are written is known."""
+        self._prefix, self._likes = before._prefix, before._likes
+        self._alikes, self._alikes_left = before._alikes, before._alikes_left
 
     def take(self, raw: bytes, line: Line) -> bool:
         """One line; whether it told something of progress."""
@@ -129,6 +140,7 @@ class ProgressLog:
             at = self._instant(raw, line, told, stamp)
             if at is None:
                 self.state.undated += told.told is Told.STEP
+                self._count(told, line)
             elif line.at is None:
                 self._settle(at, told)
                 if self._is_own:
@@ -277,7 +289,8 @@ class ProgressLog:
     @property
     def _tells_no_instants(self) -> bool:
         """Many lines of steps, and none that anything dates."""
-        return self.state.undated > MOST_UNDATED and not self.state.has_steps
+        state = self.state
+        return state.undated > MOST_UNDATED and not (state.has_steps or state.bars or state.counted)
 
     @property
     def _done_before(self) -> int | None:
@@ -351,10 +364,12 @@ class ProgressLog:
         state = self.state
         if told.told is not Told.STEP or told.step is None:
             return None
+        if state.is_counted and state.speaker is not None and line.stream != state.stream:
+            return state.heard_at
         if told.bar_seconds is not None and told.epoch == state.bar_epoch and state.bar_base:
             return self._bar_instant(told, told.bar_seconds)
         before, begun = self._done_before, self._since
-        if told.framework == "nemo" and told.seconds is not None:
+        if told.seconds is not None and (told.framework == "nemo" or (state.is_counted and told.framework in COUNTED)):
             known = [at for at in (begun, state.pause_ended, state.heard_at) if at is not None]
             count = told.step - before if before is not None and told.step > before else 1
             return max(known) + round(told.seconds * SECOND) * count if known else None
@@ -363,6 +378,31 @@ class ProgressLog:
                 begun = state.pause_ended
             return begun + round(told.seconds * SECOND) * max(0, told.step - before)
         return None
+
+    def _count(self, told: Progress, line: Line) -> None:
+        """A line of a step that nothing dates: of the one speaker, how long its steps took."""
+        step, seconds = told.step, told.seconds
+        if told.told is not Told.STEP or told.framework not in COUNTED or step is None or seconds is None:
+            return
+        if told.bar_seconds is not None or not 0 <= seconds < MOST_SECONDS:
+            return
+        if not self.state.counted:
+            self.state.counted = [round(seconds * SECOND), step, line.stream, 1, seconds]
+            return
+        total, last, stream, first, each = self.state.counted
+        if stream != line.stream or step == last:
+            return
+        if first == 1 and last > 1 and total == round(each * SECOND) and step == 2 * last:
+            first, total = last, round(each * SECOND) * last  # one line in so many steps
+        total += round(seconds * SECOND) * (step - last if step > last else 1)
+        self.state.counted = [total, step, stream, first, each]
+
+    def begin_at(self, at: int, counted: list[Any]) -> None:
+        """The log began at `at`, as far as the times that its lines tell of steps say so (`counted` by another)."""
+        self.state.is_counted, self.state.counted = True, counted
+        self.state.began_at = self.state.heard_at = at
+        if counted[3] > 1:
+            self.state.base = 0
 
     def _stamp_in(self, text: str) -> int | None:
         """The first date and time that stands in a text."""
@@ -378,6 +418,8 @@ class ProgressLog:
         if not self._is_training_bar(told):
             return
         if len(bars) >= MOST_BARS:
+            first = sum(bar[3] == told.epoch for bar in bars[: MOST_BARS // 2])
+            self.state.undated -= first  # a later state of the same bar tells of their steps too
             del bars[: MOST_BARS // 2]
         bars.append(
             [told.step, told.bar_seconds, told.seconds, told.epoch, told.total, self.attempts.offset, told.framework,
@@ -543,7 +585,7 @@ class ProgressLog:
         if state.has_steps and state.step is not None and step < state.step:
             self._come_again(step, at, told)
             state = self.state
-            state.speaker = speaker
+            state.speaker, state.stream = speaker, line.stream
         self._own_attempt(at)
         if state.has_steps and step == state.step:
             return
@@ -795,7 +837,7 @@ class ProgressLog:
             framework=state.framework, undated=state.undated, is_told=state.is_told,
             bar_total=state.bar_total, world_size=state.world_size, is_async=state.is_async,
             attempt=self.attempts.state.attempt, heard_at=state.heard_at,
-            waiting=state.waiting, dated_back=state.dated_back, captured=state.captured,
+            waiting=state.waiting, dated_back=state.dated_back, captured=state.captured, is_counted=state.is_counted,
         )  # fmt: skip
 
     def _own_attempt(self, at: int) -> None:

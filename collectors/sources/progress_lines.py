@@ -339,9 +339,21 @@ _RULES: tuple[_Rule, ...] = (
         _plain(Told.STEP, "maxtext", 1),
     ),
     _Rule(
-        ("saved a checkpoint at step",),
-        re.compile(r"saved a checkpoint at step (?P<step>\d{1,12})"),
+        ("completed profiler",),  # its time is hidden: the profiler began or ended in it
+        re.compile(r"\bcompleted profiler activation/deactivation step: (?P<step>\d{1,12})"),
+        _plain(Told.STEP, "maxtext", 1),
+    ),
+    _Rule(
+        ("saved a checkpoint at step", "asynchronous checkpoint save"),
+        re.compile(
+            r"(?:\bsaved a checkpoint at step|Started an asynchronous checkpoint save for step) (?P<step>\d{1,12})"
+        ),
         _plain(Told.SCHEDULED, "maxtext", 1),
+    ),
+    _Rule(
+        ("Saved a checkpoint at step",),
+        re.compile(r"\bSaved a checkpoint at step (?P<step>\d{1,12})\."),
+        _plain(Told.SAVED, "maxtext", 1),
     ),
     _Rule(
         ("Finished async_save",),
@@ -350,7 +362,7 @@ _RULES: tuple[_Rule, ...] = (
     ),
     _Rule(
         ("restoring from this run",),
-        re.compile(r"restoring from this run's directory step (?P<step>\d{1,12})"),
+        re.compile(r"restoring from this run's directory (?:latest )?step {1,40}(?P<step>\d{1,12})"),
         _plain(Told.LOADED, "maxtext", 1),
     ),
     # Hugging Face Trainer

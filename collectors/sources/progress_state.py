@@ -65,6 +65,11 @@ class ProgressState:
     """Lines of bars that were dated from an instant behind them."""
     is_async: bool = False
     undated: int = 0
+    counted: list[Any] = field(default_factory=list)
+    """`[ns in all, last step, its stream, steps of the first line, s of each of them]` of steps that nothing dates, and
+    whose lines tell how long they took."""
+    is_counted: bool = False
+    """No line tells an instant: they are counted on, by those times, from when the log must have begun."""
     untimed: int = 0
     """Steps that were done at the same instant as the last that was stated: they share the time until the next."""
     is_told: bool = False

@@ -36,6 +36,8 @@ from rerail.server.core.facts import Fact
 log = logging.getLogger("rerail.prometheus")
 
 LONGEST_WAIT_SECONDS = 600.0
+CLOSER = 12
+"""Where a counter begins above 0, the stretch before it is asked for in so many parts."""
 TARGETS = "count(up)"
 SAMPLES = "samples"
 """The part that is blind while the server has no samples."""
@@ -161,6 +163,8 @@ class PrometheusSource:
         try:
             for count, (first, last, result) in enumerate(self._client.ranges(rule.query, start, end, step), 1):
                 answer = read_answer(result, first, last)
+                for at in told.beginning(answer.series, begins_at):
+                    self._look_closer(rule, told, at, step)
                 answered.facts += told.take(answer.series, step, begins_at)
                 answered.has_series = answered.has_series or bool(answer.series)
                 place["until"], place["left_off"] = last, answer.left_off
@@ -173,6 +177,13 @@ class PrometheusSource:
             answered.failure = str(error)
         answered.is_all = start > end or answered.failure is not None
         return answered
+
+    def _look_closer(self, rule: Rule, told: RuleFacts, at: int, step: int) -> None:
+        """A counter begins at `at`, above 0: it may have risen since the instant before. Raises as `_ask` does."""
+        closer = max(1, step // CLOSER)
+        start = at - step + closer
+        for first, last, result in self._client.ranges(rule.query, start, at - closer, closer):
+            told.begins_with(read_answer(result, first, last).series)
 
     def _range(self, until: int | None, step: int, now: float) -> tuple[int, int]:
         start = (int(now - self._since) // step * step) if until is None else (until // step + 1) * step

@@ -6,6 +6,9 @@ Rules
   server tells it. Of a machine's thousand series two share their bits in one of 4,000 cases.
 - What held when a series was first looked at is where it begins, and no event: when it came about is not known. A
   machine that is not ready is told all the same, as from then.
+- The first value of a counter is where its count begins, as Prometheus' `increase` has it: what it shows by then was
+  counted at some time since its machine started. A gauge of events (XID) that begins with a code is an event only where
+  the machine's other GPUs were watched before: of an exporter that is new itself, the code may be days old.
 - A counter that fell was reset: what it shows now was counted since. Increases within five minutes of the last that was
   stated are told together.
 - Two series of one identity at one instant, as where a label changed and no stale marker was written: the later holds.
@@ -16,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -68,12 +71,45 @@ class RuleFacts:
     def take(self, series: Iterable[Series], step: int, begins_at: int | None) -> list[Fact]:
         """What these series state. `begins_at`: the second that the first look begins at; None: it is not the first."""
         facts: list[Fact] = []
-        for key, told in _by_identity(series, self._rule).items():
-            facts += self._of_series(key, told, step, begins_at)
+        found = _by_identity(series, self._rule)
+        watched = self._watched(found) if self._rule.when is When.CHANGES else {}
+        for key, told in found.items():
+            facts += self._of_series(key, told, step, begins_at, watched)
         self._forget()
         return sorted(facts, key=lambda fact: (fact.at, fact.emitter))
 
-    def _of_series(self, key: str, told: Sequence[Series], step: int, begins_at: int | None) -> list[Fact]:
+    def beginning(self, series: Iterable[Series], begins_at: int | None) -> tuple[int, ...]:
+        """When counters begin here that already show something, ascending seconds.
+
+        What they showed before that instant, since the one asked for before it, is worth asking for.
+        """
+        if self._rule.kind is not Kind.EVIDENCE or self._rule.when is not When.INCREASES:
+            return ()
+        found = _by_identity(series, self._rule)
+        firsts = {told[0].samples[0] for key, told in found.items() if key not in self._memory}
+        return tuple(sorted({at for at, value in firsts if value > 0 and at != begins_at}))
+
+    def begins_with(self, series: Iterable[Series]) -> None:
+        """What counters showed first, between two instants that are asked for: their increases count from there."""
+        for key, told in _by_identity(series, self._rule).items():
+            if key not in self._memory:
+                at, value = told[0].samples[0]
+                self._memory[key] = [value, at, 0.0, 0]
+
+    def _watched(self, found: Mapping[str, Sequence[Series]]) -> dict[str, list[tuple[int, frozenset[int]]]]:
+        """Machine → of each of its series since when it is known, and when it has samples."""
+        watched: dict[str, list[tuple[int, frozenset[int]]]] = {}
+        for key, told in found.items():
+            instants = frozenset(at for series in told for at, _ in series.samples)
+            known = self._memory.get(key)
+            since = min(instants) if known is None else min(known[1], *instants)
+            watched.setdefault(node_of(told[-1], self._rule), []).append((since, instants))
+        return watched
+
+    def _of_series(
+        self, key: str, told: Sequence[Series], step: int, begins_at: int | None,
+        watched: Mapping[str, Sequence[tuple[int, frozenset[int]]]],
+    ) -> list[Fact]:  # fmt: skip
         facts: list[Fact] = []
         node = node_of(told[-1], self._rule)
         run = self._naming.run_of(told[-1])
@@ -85,15 +121,18 @@ class RuleFacts:
             known = self._memory.get(key)
             if known is not None and at <= known[1]:
                 continue
-            fact = self._fact(key, series, at, value, known, step, begins_at)
+            is_news = at != begins_at
+            if known is None and value and is_news and self._rule.when is When.CHANGES:
+                is_news = any(since < at and at in instants for since, instants in watched.get(node, ()))
+            fact = self._fact(key, series, at, value, known, step, is_news=is_news)
             if fact is not None:
                 facts.append(fact)
         return facts
 
     def _fact(
-        self, key: str, series: Series, at: int, value: float, known: list[Any] | None, step: int,
-        begins_at: int | None,
-    ) -> Fact | None:  # fmt: skip
+        self, key: str, series: Series, at: int, value: float, known: list[Any] | None, step: int, *, is_news: bool
+    ) -> Fact | None:
+        """`is_news`: that a series begins here means that something came about."""
         rule = self._rule
         node = node_of(series, rule)
         common: dict[str, Any] = {
@@ -109,9 +148,9 @@ class RuleFacts:
         if rule.kind is Kind.NODE_STATE:
             is_event = value != before or is_new
         elif rule.when is When.APPEARS:
-            is_event = at != begins_at and (is_new or at - last > step)
+            is_event = is_news and (is_new or at - last > step)
         elif rule.when is When.CHANGES:
-            is_event = value != 0 and (value != before or (is_new and at != begins_at))
+            is_event = value != 0 and (value != before or (is_new and is_news))
         else:
             waiting += value - before if value >= before else value
             is_event = waiting > 0 and at - stated >= TOGETHER_SECONDS

@@ -192,7 +192,8 @@ def read_run_files(
         if is_guessed:
             fallback = path.stat().st_mtime_ns
         before = len(run.facts)
-        run.files.append(_read(path, kind, run, fallback, tell, zone_seconds, seconds))
+        written_at = fallback if is_guessed else None
+        run.files.append(_read(path, kind, run, fallback, tell, zone_seconds, seconds, written_at))
         if is_guessed and any(fact.at == fallback for fact in run.facts[before:]):
             run.dated_by_file.append(str(path))
         for fact in run.facts[before:]:
@@ -263,6 +264,8 @@ def _read_cycle_files(paths: Sequence[Path], run: RunFiles, ends: dict[int, int]
     for path, info in told:
         if not isinstance(info, CycleInfo):
             reason = "the launcher's log beside it tells more" if has_launcher else "cycle file: no whole answer"
+            if not has_launcher and path.name.endswith(".current"):
+                reason = "cycle file: a copy of the newest, which is read"
             run.files.append(FileRead(str(path), "skipped", reason=reason))
             continue
         emitter = f"file/{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
@@ -320,13 +323,14 @@ def _read(
     tell: Callable[[str, int], None] | None,
     zone_seconds: int,
     seconds: float | None,
+    written_at: int | None,
 ) -> FileRead:
     mark = hashlib.sha256(str(path).encode()).hexdigest()[:16]
     emitter = f"{'log' if kind == 'log' else 'file'}/{mark}"
     run.paths[emitter] = str(path)
     try:
         if kind == "log":
-            return _read_log(path, emitter, run, fallback, tell, zone_seconds, seconds)
+            return _read_log(path, emitter, run, fallback, tell, zone_seconds, seconds, written_at)
         if kind == "agent events":
             with open_log(path) as file:
                 found = list(
@@ -380,6 +384,7 @@ def _read_log(
     tell: Callable[[str, int], None] | None,
     zone_seconds: int,
     seconds: float | None,
+    written_at: int | None,
 ) -> FileRead:
     place = str(path).replace(os.sep, "/")
     attempt = ATTEMPT_IN_PATH.findall(place)
@@ -393,6 +398,7 @@ def _read_log(
             year=time.gmtime(path.stat().st_mtime).tm_year, prefix=prefix,
             restart=int(attempt[-1]) if attempt else None, worker_only=bool(attempt),
             tell=None if tell is None else lambda done: tell(str(path), done), patience=Patience(seconds),
+            written_at=written_at,
         )  # fmt: skip
     facts = read.facts
     if attempt:  # the log of one attempt's workers tells of no other
@@ -403,6 +409,7 @@ def _read_log(
     reason = None
     remarks = [CUT_OFF.format(packing=cut[0])] if cut else []
     remarks += [nul_words(read.nuls)] if read.nuls else []
+    remarks += [dated] if (dated := read.how_dated()) else []
     if read.stopped_at is not None:
         reason = f"reading stopped after {seconds:g} s at byte {read.stopped_at}: nothing behind it was read"
     return FileRead(str(path), "log", len(facts), read.bytes, read.lines_counted, reason, "; ".join(remarks) or None)

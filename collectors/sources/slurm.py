@@ -297,6 +297,10 @@ FORMAT = ImportFormat(
     summary="what sacct, squeue, scontrol show and sacctmgr show event print (-P, --json): jobs, requeues, nodes",
     read=_read_file,
     read_together=_read_files,
+    example="sacct.txt events.txt --run llm",
+    tells="jobs and requeues as attempts, waits, exit codes, preemption, time limits, memory, nodes that "
+    "failed, who cancelled",
+    cannot_tell="steps, checkpoints, ranks, and why a person cancelled",
 )
 
 

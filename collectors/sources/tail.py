@@ -49,6 +49,39 @@ def whole_lines(path: Path, offset: int, *, most_bytes: int = MOST_BYTES) -> Ite
         yield offset, data[:LONGEST_LINE], offset + len(data)
 
 
+def whole_block(path: Path, offset: int, *, most_bytes: int = MOST_BYTES) -> tuple[bytes, int]:
+    """`(whole lines, first byte of what follows)` from `offset` on, as they stand there. Raises OSError."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        data = file.read(most_bytes)
+    end = data.rfind(b"\n") + 1
+    if end == 0 and len(data) == most_bytes:
+        # One line fills the whole buffer: it is no log line, and waiting for its end would stop the source.
+        return data[:LONGEST_LINE], offset + len(data)
+    return data[:end], offset + end
+
+
+def broken_lines(block: bytes) -> list[int]:
+    """Where lines of a block begin that are no text: with zero bytes, not UTF-8, or longer than `LONGEST_LINE`."""
+    is_sound = block.isascii() or _is_text(block)
+    if is_sound and b"\0" not in block and max(map(len, block.split(b"\n"))) < LONGEST_LINE:
+        return []
+    starts, at = [], 0
+    for line in block.split(b"\n"):
+        if len(line) >= LONGEST_LINE or b"\0" in line or not (is_sound or line.isascii() or _is_text(line)):
+            starts.append(at)
+        at += len(line) + 1
+    return starts
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def shown(data: bytes, start: int, end: int) -> bytes:
     """Of a line its text, at most `LONGEST_LINE` bytes: behind carriage returns the last one, and before it the last
     state of a progress bar that stands in it.

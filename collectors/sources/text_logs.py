@@ -16,7 +16,7 @@ from rerail.collectors.sources.attempts import FACTS_PER_BYTE
 from rerail.collectors.sources.encodings import nul_words
 from rerail.collectors.sources.folders import read_folder
 from rerail.collectors.sources.left_off import left_off, said
-from rerail.collectors.sources.log_reader import Read, read_log
+from rerail.collectors.sources.log_reader import AGAIN_BYTES, Read, read_log
 from rerail.server.core.codec import FactError
 from rerail.server.core.facts import (
     AttemptStarted,
@@ -30,14 +30,26 @@ from rerail.server.core.facts import (
 
 
 class LinesFile:
-    """Lines as a file that is read in blocks."""
+    """Lines as a file that is read in blocks, and once more from its beginning where it is not large."""
 
     def __init__(self, old: OldFile) -> None:
-        self._lines = iter(old.lines)
+        self._lines: Iterator[tuple[int, bytes]] = iter(old.lines)
+        self._kept: list[bytes] | None = []
+        self._size = 0
 
     def seekable(self) -> bool:
-        """Lines are read once."""
-        return False
+        """Whether all of it is still there."""
+        return self._kept is not None
+
+    def seek(self, offset: int) -> None:
+        """Begin anew; lines that were not read yet come no more."""
+        assert offset == 0
+        self._lines = enumerate(self._kept or (), 1)
+        self._kept = None
+
+    def let_go(self) -> None:
+        """It is not read again."""
+        self._kept = None
 
     def read(self, size: int = -1) -> bytes:
         """Whole lines of at least `size` bytes, or what is left."""
@@ -47,7 +59,13 @@ class LinesFile:
             length += len(line)
             if 0 <= size <= length:
                 break
-        return b"".join(parts)
+        data = b"".join(parts)
+        self._size += length
+        if self._kept is not None:
+            self._kept.append(data)
+        if self._size >= AGAIN_BYTES:
+            self.let_go()
+        return data
 
 
 def place_of(old: OldFile) -> str:
@@ -57,10 +75,11 @@ def place_of(old: OldFile) -> str:
 
 def _whole(old: OldFile, kind: str) -> Read:
     year = None if old.at is None else time.gmtime(old.at // 10**9 + old.zone_seconds).tm_year
+    lines = LinesFile(old)
     return read_log(
-        LinesFile(old),  # type: ignore[arg-type]
+        lines,  # type: ignore[arg-type]
         emitter=f"{kind}/{place_of(old)}", run=old.run or old.stem, zone_seconds=old.zone_seconds, year=year,
-        written_at=old.at,
+        written_at=old.at, is_dated=lines.let_go,
     )  # fmt: skip
 
 
@@ -88,10 +107,8 @@ def _what_of_training(read: Read) -> str:
     """What a log told of training, and what it did not, in a sentence; empty where it told of none."""
     steps = sum(fact.step_count for fact in read.facts if isinstance(fact, Steps))
     undated = f"{read.steps_undated} lines of steps tell no instant (kubectl logs --timestamps, or `| ts '%.s'`)"
-    if read.bars_dated_back:
-        bars = _count(read.bars_dated_back, "line")
-        back = f"{bars} of bars dated by the clock of the bar, counted back from when the file was written last"
-        undated = f"{undated}; {back}" if read.steps_undated else back
+    if dated := read.how_dated():
+        undated = f"{undated}; {dated}" if read.steps_undated else dated
     if not steps:
         return f"no steps: {undated}" if read.steps_undated or read.bars_dated_back else ""
     attempts = sum(isinstance(fact, AttemptStarted) for fact in read.facts)
@@ -102,7 +119,7 @@ def _what_of_training(read: Read) -> str:
         f"{_count(loads, 'load')} told"
     )
     return f"{known}; a log does not tell GPUs, heartbeats and waits for data" + (
-        f"; {undated}" if read.steps_undated or read.bars_dated_back else ""
+        f"; {undated}" if read.steps_undated or read.bars_dated_back or read.counted_ns else ""
     )
 
 
@@ -129,4 +146,9 @@ FORMAT = ImportFormat(
     summary="a log of a launcher, of workers, or of any framework; or a folder of all that one run left behind",
     read=_logs,
     read_folder=read_folder,
+    example="train.log --run llm --zone Asia/Seoul",
+    tells="attempts, exits, evidence of faults, and of training logs steps, saves, loads and evaluations",
+    cannot_tell="GPUs, heartbeats, waits for data; instants where no line carries one, but for those that can be "
+    "counted on from another, or back from when the file was written last (it says so)",
+    options=frozenset({"--zone", "--still-running"}),
 )

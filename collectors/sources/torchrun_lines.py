@@ -28,6 +28,8 @@ GROUP_SUCCEEDED = re.compile(
 )
 DONE = re.compile(r"Done waiting for other agents")
 DEATH_SIGNAL = re.compile(r"Received (?P<signal>\d{1,3}|Signals\.\w+) death signal, shutting down workers")
+INTERRUPTS = frozenset({"2", "SIGINT", "Signals.SIGINT"})
+"""A person at a terminal sends them. SIGTERM and SIGHUP are sent by schedulers, services and machines too."""
 CHILD_FAILED = re.compile(r"^(?:torch\.distributed\.elastic\.multiprocessing\.errors\.)?ChildFailedError")
 ROOT_CAUSE = re.compile(r"^Root Cause \(first observed failure\):")
 TABLE_TIME = re.compile(r"^\s+time\s+: (?P<day>\d{4}-\d\d-\d\d)_(?P<clock>\d\d:\d\d:\d\d)\s*$")

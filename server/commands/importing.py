@@ -81,6 +81,8 @@ def import_files(parsed: argparse.Namespace) -> int:
         if old_format is None:
             names = ", ".join([FACTS, *known])
             raise RerailError(f"no format is named {parsed.format!r}: {names}; a launcher's log is `logs`")
+        if parsed.zone is not None and "--zone" not in old_format.options:
+            raise RerailError(f"--zone {parsed.zone!r}: {parsed.format} does not heed it, only kernel and logs do")
     counts = Counts()
     paths = [path for given in parsed.paths for path in _files_of(given, old_format)]
     taken = Taken()

@@ -86,12 +86,13 @@ def attempt_pass(record: AttemptRecord, around: Surroundings, carry: Carry, numb
     noticed_at = _notice(record, blocks, around) if around.is_interrupted else None
     told = [phase for phase in record.phases if phase.phase is not Phase.QUEUED and phase.start is not None]
     queue = [*around.queue, *record.told_queue(around.end)]
-    runs_at = None if around.speaks_for_ranks else runs_from(record, queue, noticed_at)
+    is_relaunch = carry.kind is SpanKind.FAULT
+    runs_at = None if around.speaks_for_ranks else runs_from(record, queue, noticed_at, is_relaunch=is_relaunch)
     bring_up_ends_at = noticed_at if noticed_at is not None else (record.ended_at or around.end)
     if runs_at is not None:
         bring_up_ends_at = min(bring_up_ends_at, runs_at)
 
-    claims = [_closed_claim(phase) for phase in told if phase.end is not None]
+    claims = [_closed_claim(phase, runs_at) for phase in told if phase.end is not None]
     claims += [Claim(load.start, load.end, Phase.LOADING) for load in record.loads]
     dying_bring_up = False
     for phase in told:
@@ -146,9 +147,13 @@ def attempt_pass(record: AttemptRecord, around: Surroundings, carry: Carry, numb
     return AttemptPass(painted, Carry(high_water_step, kind, spill), noticed_at, last_activity_at, runs_at, overlays)
 
 
-def _closed_claim(phase: ToldPhase) -> Claim:
+def _closed_claim(phase: ToldPhase, runs_at: int | None) -> Claim:
+    """What was told, but that a group which is known to run is not brought up any more."""
     assert phase.start is not None and phase.end is not None
-    return Claim(phase.start, phase.end, phase.phase, phase.name)
+    end = phase.end
+    if runs_at is not None and phase.phase in BRING_UP and phase.start < runs_at:
+        end = min(end, runs_at)
+    return Claim(phase.start, end, phase.phase, phase.name)
 
 
 def _notice(record: AttemptRecord, blocks: Sequence[StepBlock], around: Surroundings) -> int:

@@ -125,6 +125,7 @@ class AttemptRecord:
         self.has_dumps = False
         """Some of it is of flight recorders."""
         self.heartbeat_until: int | None = None
+        self.heartbeat_from: int | None = None
         self.last_heard = LastHeard()
         self.first_fact_at: int | None = None
         self.first_queue_at: int | None = None
@@ -235,6 +236,7 @@ class AttemptRecord:
     def add_heartbeats(self, start: int, end: int, fact: Heartbeats) -> None:
         """Signs of life in a window, its edges on the server's clock."""
         self.heartbeat_until = end if self.heartbeat_until is None else max(self.heartbeat_until, end)
+        self.heartbeat_from = start if self.heartbeat_from is None else min(self.heartbeat_from, start)
         self.last_heard.add(fact, start, end)
         self.version += 1
 

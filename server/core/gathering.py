@@ -50,6 +50,7 @@ from rerail.server.core.facts import (
 from rerail.server.core.foundings import Foundings, Group, OwnBeginning
 from rerail.server.core.liveness import Hearing, PhaseBeats
 from rerail.server.core.node_histories import NodeChange
+from rerail.server.core.running import BRING_UP
 from rerail.server.core.steps import StatedSteps, stated_ends
 
 QUEUED_STATES = frozenset({"queued", "pending", "backoff", "suspended", "requeued"})
@@ -82,12 +83,48 @@ class RunWide:
     node_changes: list[tuple[str, NodeChange]] = field(default_factory=list)
     hearings: dict[str, Hearing] = field(default_factory=dict)
     beats: dict[str, PhaseBeats] = field(default_factory=dict)
-    speaks_for_ranks: bool = False
-    """Some fact about what ranks do was stated for a rank: a step that happens would be told."""
+    tells_of_work: bool = False
+    """Some fact about what ranks do was stated for a rank."""
+    tells_of_start: bool = False
+    """It was stated for a rank that it started, is being brought up, or lives."""
+    beating: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Emitter of a rank → from when to when it beat by its own clock, until one beat for `BEATS_ALONE_NS`."""
+    beats_on: bool = False
+    """Some rank beat for that long."""
     version: int = 0
     """Goes up when anything that bears on the timeline of every attempt changes."""
 
+    @property
+    def speaks_for_ranks(self) -> bool:
+        """A step that happens would be told. Not by ranks that only beat, and do so long after they began."""
+        return self.tells_of_work or (self.tells_of_start and not self.beats_on)
 
+    def hear(self, fact: Fact) -> None:
+        """Whether a fact about an attempt tells what ranks do."""
+        if self.tells_of_work:
+            return
+        is_start = isinstance(fact, (AttemptStarted, Heartbeats))
+        is_start = is_start or (isinstance(fact, PhaseSpan) and fact.phase in BRING_UP)
+        if isinstance(fact, Steps):
+            self.tells_of_work = True
+        elif fact.rank is None or isinstance(fact, (Exit, Evidence)):
+            return
+        elif not is_start:
+            self.tells_of_work = True
+        else:
+            self.tells_of_start = True
+            if isinstance(fact, Heartbeats) and not self.beats_on:
+                since, until = self.beating.get(fact.emitter, (fact.start, fact.end))
+                since, until = min(since, fact.start), max(until, fact.end)
+                self.beats_on = until - since >= BEATS_ALONE_NS
+                if self.beats_on:
+                    self.beating.clear()
+                else:
+                    self.beating[fact.emitter] = since, until
+
+
+BEATS_ALONE_NS = 30_000_000_000
+"""A rank that beats for so long, and tells nothing else, is past its bring-up and does not tell of steps."""
 Recall = Callable[[], Iterable[Fact]]
 """Everything that was added so far, each fact once, in any order."""
 
@@ -227,10 +264,9 @@ class Gathering:
 
     def _take_of_attempt(self, fact: Fact, at: int, key: StatedKey) -> None:
         job = self._job(key.job)
-        speaks = isinstance(fact, Steps) or (fact.rank is not None and not isinstance(fact, (Exit, Evidence)))
-        if speaks and not self.run_wide.speaks_for_ranks:
-            self.run_wide.speaks_for_ranks = True
-            self.run_wide.version += 1
+        spoke = self.run_wide.speaks_for_ranks
+        self.run_wide.hear(fact)
+        self.run_wide.version += spoke is not self.run_wide.speaks_for_ranks
         if isinstance(fact, Heartbeats):
             self.run_wide.beats.setdefault(fact.phase or "unknown", PhaseBeats()).add(fact)
         if isinstance(fact, FOUNDING_FACTS) and not _only_waits(fact):

@@ -260,7 +260,7 @@ def footing(
         notes.append(f"{how_many} ended without anyone noticing, as far as told: detection reaches until the next "
                      f"attempt began, and may hold queueing too (attempt {unnoticed[0]}).")  # fmt: skip
     if records and not speaks_for_ranks:
-        notes.append("Only the launcher speaks: steps are not seen, so training goodput is unknown, and what follows "
+        notes.append("Nobody tells of steps: they are not seen, so training goodput is unknown, and what follows "
                      "bring-up cannot be told from it.")  # fmt: skip
     elif records and not saw_steps:
         notes.append("No completed step was stated: nothing can count as training.")

@@ -66,7 +66,7 @@ class Reason(StrEnum):
 
 DETAILS: dict[Reason, str] = {
     Reason.BLIND_SOURCE: "a source could not see then",
-    Reason.ONLY_THE_LAUNCHER: "only the launcher speaks: what the ranks did is not seen",
+    Reason.ONLY_THE_LAUNCHER: "nobody tells of steps: what the ranks did is not seen",
     Reason.NOT_TOLD_YET: "it is told when it is over: the run was heard a moment ago",
     Reason.END_NOT_NOTICED: "nothing was heard since: a crash that nobody noticed, or emitters that are gone",
     Reason.BETWEEN_ATTEMPTS: "between attempts, and no scheduler spoke: queueing or an image pull that was not seen",

@@ -84,7 +84,7 @@ def test_no_event_is_too_odd(events: list[object]):
 def test_an_attempt_that_left_no_word_is_shown_where_another_followed(with_log: bool):
     paths = [str(CORPUS / "sigkill_files"), *([str(CORPUS / "sigkill.log")] if with_log else [])]
     found = interruptions(read_run_files(paths))
-    assert [(each.attempt, each.relaunch_of) for each in found] == [(0, None), (1, None if with_log else 0)]
+    assert [(each.attempt, each.relaunch_of) for each in found] == [(0, None), (1, 0)]
     assert (found[0].verdict.cause, found[0].verdict.culprit_rank) == (
         ("sigkill", 1) if with_log else ("unknown", None)
     )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from rerail.collectors.sources import log_reader, progress
+from rerail.collectors.sources.launcher import LauncherSource
 from rerail.collectors.sources.log_reader import read_log
-from rerail.server.core.facts import Fact, Steps
+from rerail.server.core.facts import CheckpointMoment, Evidence, Fact, Steps
 
 
 def stamp(number: int, point: str = ",") -> str:
@@ -123,3 +125,45 @@ def test_steps_of_one_second_share_the_time_until_the_next():
     told = [(fact.first_step, fact.step_count, sum(fact.durations_us)) for fact in facts if isinstance(fact, Steps)]
     assert told[2:4] == [(6, 4, 1_000_000), (10, 4, 1_000_000)]
     assert sum(count for _, count, _ in told) == 30 and told[-1] == (30, 2, 0)
+
+
+@pytest.mark.parametrize(
+    "framework", sorted(LINES.keys() - {"bars", "torchtitan"})
+)  # dated by the file; saves of another's
+def test_a_log_that_is_followed_states_what_is_stated_when_it_is_imported(framework: str, tmp_path: Path):
+    for seed in range(3):
+        log = log_of(framework, seed)
+        path, source, cursor, followed = tmp_path / f"{seed}.log", followed_by(tmp_path / f"{seed}.log"), None, []
+        for cut in (len(log) // 3, len(log) // 2, len(log)):
+            path.write_bytes(log[:cut])
+            polled = source.poll(cursor)
+            cursor, followed = polled.cursor, [*followed, *polled.facts]
+        followed += source.finish(cursor).facts
+        assert told_by(followed) == told_by(facts_of(log))
+
+
+def test_a_log_that_is_followed_is_read_by_blocks_from_one_look_to_the_next(tmp_path: Path):
+    """No line but the first few goes the long way, and none because a look ended."""
+    path = tmp_path / "train.log"
+    rows = [f"{LINES['any'](number, 0.25)}\nwhatever else is printed: {number}\n" for number in range(1, 1201)]
+    source, cursor, steps = followed_by(path), None, 0
+    for count in (400, 800, 1200):
+        path.write_text("".join(rows[:count]))
+        polled = source.poll(cursor)
+        cursor, steps = polled.cursor, steps + sum(f.step_count for f in polled.facts if isinstance(f, Steps))
+    assert steps == 1200
+    assert source.lines_looked_at < 20
+
+
+def followed_by(path: Path) -> LauncherSource:
+    return LauncherSource(node="n", run="r", log=path, zone_seconds=0)
+
+
+def told_by(facts: list[Fact]) -> tuple[set[tuple[int, int]], list[tuple[int, int, str]], list[tuple[int, str]]]:
+    """Attempts and steps done in them; checkpoints; evidence and when it was. Of both in the order of the log."""
+    return (
+        {(fact.restart or 0, fact.first_step + place)
+         for fact in facts if isinstance(fact, Steps) for place in range(fact.step_count)},
+        [(fact.at, fact.step, fact.stage) for fact in facts if isinstance(fact, CheckpointMoment)],
+        sorted((fact.at, fact.text) for fact in facts if isinstance(fact, Evidence)),
+    )  # fmt: skip

@@ -50,6 +50,27 @@ def test_collect_says_what_it_needs(tmp_path: Path) -> None:
     assert run("collect", "launcher", "--log", str(tmp_path / "none"), "--once", "--stdout") == 1
 
 
+def test_an_agent_that_only_looks_uses_nothing_up(
+    tmp_path: Path, make_recorder: Callable[..., Recorder], capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    recorder = make_recorder()
+    recorder.checkpoint(7, "durable")
+    recorder.close()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    told = []
+    for _ in range(2):
+        words = ("agent", "--dir", str(tmp_path), "--once", "--stdout", "--launcher-log", str(LOG), "--run", "mine")
+        assert run(*words) == 0
+        sys.stdout.flush()
+        shown = capfdbinary.readouterr()
+        assert b"rings: 1," in shown.err
+        told.append([decode_line(line) for line in shown.out.splitlines()])
+    assert told[0] == told[1]
+    assert next(fact.step for fact in told[0] if isinstance(fact, CheckpointMoment)) == 7
+    assert [fact.outcome.value for fact in told[0] if isinstance(fact, RunEnded)] == ["completed"]
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_an_agent_that_is_asked_to_stop_tells_what_it_has_and_ends_well(
     how: signal.Signals, tmp_path: Path, make_recorder: Callable[..., Recorder]
@@ -63,7 +84,7 @@ def test_an_agent_that_is_asked_to_stop_tells_what_it_has_and_ends_well(
         lines += agent.stdout.readlines()
     assert agent.returncode == 0
     facts = [decode_line(line) for line in lines]
-    assert [fact.step for fact in facts if isinstance(fact, CheckpointMoment)] == [7]
+    assert next(fact.step for fact in facts if isinstance(fact, CheckpointMoment)) == 7
 
 
 def test_the_manifest_grants_reading_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,3 +86,23 @@ def test_a_folder_without_anything_to_read_is_refused(tmp_path: Path, capsys: py
     assert imported("logs", tmp_path) == []
     assert main(["import", "logs", str(tmp_path), "--run", "r", "--stdout"]) == 0
     assert "holds no file that is read" in capsys.readouterr().err
+
+
+def test_steps_that_nothing_in_the_folder_dates_are_counted_back_from_when_their_file_was_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "rank_0.log"
+    path.write_text("".join(
+        f"Training epoch 0, iteration {n}/99 | lr: 1e-05 | global_step: {n} | train_step_timing in s: 2.0\n"
+        for n in range(100)
+    ))  # fmt: skip
+    os.utime(path, (1_793_700_200, 1_793_700_200))
+    _, view = folded(imported("logs", tmp_path), later=0)
+    assert (view.started_at, view.high_water_step) == (1_793_700_000 * 10**9, 100)
+    assert main(["import", "logs", str(tmp_path), "--run", "r", "--stdout"]) == 0
+    assert "steps took the 200 s that their lines tell" in capsys.readouterr().err
+    (tmp_path / "launcher.log").write_bytes((CORPUS / "nvrx/0.4.1/multi.log").read_bytes())
+    dated = [
+        fact for fact in imported("logs", tmp_path) if isinstance(fact, Steps) and fact.start < 1_793_800_000 * 10**9
+    ]
+    assert dated == [], "other files tell when the run was: the time of this one may be that of a copy"

@@ -275,3 +275,27 @@ def test_long_waits_for_data_and_compilations_are_told_and_short_ones_are_not(
     assert set(told) == {("initializing", None), ("data_wait", None), ("overhead", "compile")}
     assert 0.15e9 <= told["data_wait", None] < 0.5e9
     assert told["overhead", "compile"] >= 0.2e9
+
+
+@pytest.mark.slow
+def test_an_optimizer_of_accelerate_steps_where_its_gradients_are_whole(
+    make_recorder: Callable[..., Recorder], tmp_path: Path
+) -> None:
+    torch = pytest.importorskip("torch")
+    accelerate = pytest.importorskip("accelerate")
+    from rerail.collectors.torch_hooks import count_steps
+
+    accelerator = accelerate.Accelerator(gradient_accumulation_steps=4, cpu=True)
+    layer = torch.nn.Linear(4, 1)
+    model, optimizer = accelerator.prepare(layer, torch.optim.SGD(layer.parameters(), 0.1))
+    recorder = make_recorder()
+    remove = count_steps(recorder, optimizer)
+    for _ in range(8):
+        with accelerator.accumulate(model):
+            accelerator.backward(model(torch.ones(4, 4)).mean())
+            optimizer.step()
+            optimizer.zero_grad()
+    remove()
+    recorder.close()
+    steps = [fact for fact in read_all(tmp_path) if isinstance(fact, Steps)]
+    assert [(fact.first_step, fact.step_count) for fact in steps] == [(1, 2)]

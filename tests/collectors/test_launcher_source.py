@@ -26,6 +26,7 @@ from rerail.server.core.facts import (
 )
 
 CORPUS = Path(__file__).parent.parent / "corpus"
+CANCELLED = "slurmstepd: error: *** STEP 77.0 ON n1 CANCELLED AT 2026-11-29T12:11:45 ***\n"
 TRUTHS = [
     path
     for path in sorted(CORPUS.glob("nvrx/*/*.truth.json"))
@@ -193,9 +194,24 @@ def test_in_process_restarts_are_attempts_inside_one(scenario: str) -> None:
         assert f"injected exception at step {fault['step']}" in raised[0].text
 
 
-def test_a_signal_to_the_launcher_stops_the_run() -> None:
-    facts = LauncherSource(node="vm", log=CORPUS / "torchrun/agent_sigterm.log").finish(None).facts
-    assert [fact.outcome for fact in facts if isinstance(fact, RunEnded)] == [Outcome.STOPPED]
+@pytest.mark.parametrize(
+    ("signal", "before", "after", "outcome"),
+    [
+        (15, "", "", Outcome.FAILED),  # whose signal it was is not told
+        (2, "", "", Outcome.STOPPED),
+        (15, CANCELLED, "", Outcome.STOPPED),
+        (15, "", CANCELLED, Outcome.STOPPED),
+        (15, "", CANCELLED.replace("***\n", "DUE TO TIME LIMIT ***\n"), Outcome.FAILED),
+    ],
+)
+def test_a_signal_alone_does_not_say_that_somebody_stopped_the_run(
+    signal: int, before: str, after: str, outcome: Outcome, tmp_path: Path
+) -> None:
+    told = (CORPUS / "torchrun/agent_sigterm.log").read_text().splitlines(keepends=True)[:5]
+    path = tmp_path / "torchrun.log"
+    path.write_text("".join(told[:2]) + before + "".join(told[2:]).replace("Received 15", f"Received {signal}") + after)
+    facts = LauncherSource(node="vm", log=path).finish(None).facts
+    assert [fact.outcome for fact in facts if isinstance(fact, RunEnded)][-1] is outcome
 
 
 def test_inside_a_scheduler_s_job_a_failed_launcher_does_not_end_the_run() -> None:

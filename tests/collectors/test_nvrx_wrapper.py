@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ from rerail.server.core.facts import AttemptStarted, Evidence, Fact, MarkStage, 
 from rerail.server.core.fold import RunFold
 
 SCRIPT = """
-import os, sys
+import os, sys, time
 from datetime import timedelta
 import torch
 import torch.distributed as dist
@@ -25,7 +26,7 @@ from nvidia_resiliency_ext import inprocess
 from rerail.collectors.nvrx_wrapper import observed_arguments
 from rerail.collectors.recorder import Recorder
 
-folder, port = sys.argv[1], int(sys.argv[2])
+folder, port, fault = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 initial = int(os.environ["RANK"])
 recorder = Recorder(config={"checkpoint_interval": 2})
 
@@ -37,7 +38,7 @@ class Close(inprocess.finalize.Finalize):
 
 class Check(inprocess.health_check.HealthCheck):
     def __call__(self, state):
-        if initial == 2 and state.iteration == 1:
+        if fault == "raise" and initial == 2 and state.iteration == 1:
             raise RuntimeError("the GPU of this rank is not healthy")
         return state
 
@@ -45,11 +46,14 @@ def training(call: inprocess.CallWrapper = None):
     attempt = call.iteration
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     dist.init_process_group("gloo", init_method=f"file://{folder}/store{attempt}", rank=rank, world_size=size,
-                            timeout=timedelta(seconds=3))
+                            timeout=timedelta(seconds=3 if fault == "raise" else 4))
     recorder.ready()
     for step in range(1 if attempt == 0 else 2, 6):
         if attempt == 0 and initial == 1 and step == 3:
-            raise ValueError("bad batch")
+            if fault == "hang":
+                time.sleep(5)  # nothing of Python runs: the wrapper sees no progress, and interrupts when it is back
+            else:
+                raise ValueError("bad batch")
         dist.all_reduce(torch.ones(1))
         recorder.step(step)
 
@@ -57,8 +61,9 @@ training.__annotations__["call"] = inprocess.CallWrapper
 short = timedelta(seconds=0.2)
 wrapper = inprocess.Wrapper(**observed_arguments(
     recorder, store_kwargs={"port": port}, initialize=None, finalize=Close(), health_check=Check(),
-    soft_timeout=timedelta(seconds=20), hard_timeout=timedelta(seconds=30), monitor_thread_interval=short,
-    monitor_process_interval=short, progress_watchdog_interval=short, last_call_wait=short,
+    soft_timeout=timedelta(seconds=20 if fault == "raise" else 2), hard_timeout=timedelta(seconds=30),
+    monitor_thread_interval=short, monitor_process_interval=short,
+    progress_watchdog_interval=short, last_call_wait=short,
 ))
 try:
     wrapper(training)()
@@ -70,8 +75,12 @@ RANKS = 3
 
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory: pytest.TempPathFactory) -> list[Fact]:
+    return run_wrapped(tmp_path_factory.mktemp("wrapped"), "raise")
+
+
+def run_wrapped(folder: Path, fault: str) -> list[Fact]:
+    """What three ranks stated of a run whose rank 1 fails once at step 3: it raises, or hangs."""
     pytest.importorskip("nvidia_resiliency_ext.inprocess")
-    folder = tmp_path_factory.mktemp("wrapped")
     script = folder / "train.py"
     script.write_text(SCRIPT)
     with socket.socket() as free:
@@ -83,7 +92,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> list[Fact]:
     with ExitStack() as stack:
         processes = [
             subprocess.Popen(
-                [sys.executable, "-W", "ignore", str(script), str(folder), str(port)],
+                [sys.executable, "-W", "ignore", str(script), str(folder), str(port), fault],
                 env=environment | {"RANK": str(rank)}, stdout=subprocess.DEVNULL,
                 stderr=stack.enter_context((folder / f"{rank}.log").open("w")),
             )
@@ -148,3 +157,21 @@ def test_the_page_has_the_attempts_the_cause_and_the_steps(facts: list[Fact]):
                for fact in facts if isinstance(fact, Steps)}  # fmt: skip
     assert max(trained)[1] == 5
     assert max(trained)[0] >= 1, "a restarted attempt trained on"
+
+
+@pytest.mark.slow
+@pytest.mark.anywhere
+def test_a_soft_time_out_is_a_hang_without_any_log(tmp_path: Path):
+    """The others' collective times out too, and their words alone are those of a network."""
+    facts = run_wrapped(tmp_path, "hang")
+    told = [fact for fact in facts if isinstance(fact, Evidence) and fact.code == "soft_timeout"]
+    assert {fact.iteration or 0 for fact in told} == {0}
+    assert all("Interruption.SOFT_TIMEOUT" in fact.text and fact.source == "nvrx" for fact in told)
+    restarts = {(fact.rank, str(fact.initiator)) for fact in facts
+                if isinstance(fact, AttemptStarted) and fact.iteration == 1}  # fmt: skip
+    assert (1, "monitor") in restarts
+    fold = RunFold("r")
+    fold.add(facts)
+    fold.view(max(fact.at for fact in facts) + 10**9)
+    attempt, verdict, _ = next(iter(fold.endings()))
+    assert (attempt.iteration or 0, verdict.cause) == (0, "hang")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import requests
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rerail.collectors.commands import say_how_many
 from rerail.collectors.source import NotConfigured, Source, SourceDown
-from rerail.collectors.sources import prometheus_client
 from rerail.collectors.sources.prometheus import SOURCE, PrometheusSource
 from rerail.collectors.sources.prometheus_client import PrometheusClient, QueryFailed, Reach
 from rerail.collectors.sources.prometheus_facts import Naming, RuleFacts
@@ -26,6 +25,7 @@ from rerail.server.core.causes import reading_of
 from rerail.server.core.codec import FactError, decode_line, encode_line
 from rerail.server.core.facts import Blind, Evidence, Fact, Metric, NodeCondition, NodeState
 from rerail.server.core.view import CausalRole
+from tests.collectors.sigv4 import CheckingServer, signature
 
 BEGAN = 1_795_954_200
 BY_NAME = {rule.name: rule for rule in BUILT_IN}
@@ -115,6 +115,36 @@ def test_a_counter_tells_its_increases_together_and_survives_a_reset():
     facts = told(rule, (gpu(), at(*counts)))
     assert [(step, text.split(": ")[2].split(" (")[0]) for step, text in words(facts)] == [
         (2, "2 more, 9 in all"), (22, "2 more, 11 in all"), (42, "3 more, 2 in all"),
+    ]  # fmt: skip
+
+
+def test_what_a_counter_shows_when_it_begins_is_no_increase_and_what_it_gains_in_its_first_minute_is():
+    """As Prometheus' own `increase`: since when the machine has counted is not known."""
+    rule = replace(BY_NAME["ecc_uncorrectable"], step_seconds=None)
+    begins = BEGAN + 4 * STEP
+    rising = {begins - 9: 0.0, begins - 8: 1.0, begins: 3.0, begins + STEP: 3.0}
+    facts = told(
+        rule,
+        (gpu(), at(0, 0, 0, 0, 0, 0)),
+        (gpu(number=3), at(7, 7, first=4)),  # a machine that has counted since it started
+        (gpu(number=4), rising),
+        (gpu("node2"), {begins - 9: 6.0, begins: 8.0}),
+    )
+    assert sorted((step, text.split(": ")[2].split(" (")[0]) for step, text in words(facts)) == [
+        (4, "2 more, 8 in all"), (4, "3 more, 3 in all"),
+    ]  # fmt: skip
+
+
+def test_the_last_xid_of_an_exporter_that_is_new_itself_is_no_event():
+    """It may be days old. Where the machine's other GPUs were watched before, it came about now."""
+    facts = told(
+        BY_NAME["xid"],
+        (gpu("new", 1), at(0, 0, 0, first=3)), (gpu("new", 2), at(13, 13, 13, 79, first=3)),
+        (gpu("old", 1), at(0, 0, 0, 0, 0)), (gpu("old", 2), at(31, first=3)),
+        (gpu("renamed", 1, job="a"), at(0, 45, 45)), (gpu("renamed", 1, job="b"), at(45, 45, first=3)),
+    )  # fmt: skip
+    assert [(fact.node, fact.code) for fact in facts if isinstance(fact, Evidence)] == [
+        ("renamed", "xid:45"), ("old", "xid:31"), ("new", "xid:79"),
     ]  # fmt: skip
 
 
@@ -374,18 +404,54 @@ def test_an_address_that_is_none_is_refused():
         PrometheusClient(Reach("prometheus:9090"))
 
 
-def test_requests_to_amazon_are_signed(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("target", "more", "right"),
+    [
+        ("/", {}, "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"),
+        ("/?Param2=value2&Param1=value1", {}, "b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2500"),
+        ("/", {"My-Header1": "value2,value2,value1"},
+         "c9d5ea9f3f72853aea855b47ea873832890dbdd183b4468f858259531a5138ea"),
+    ],
+)  # fmt: skip
+def test_what_checks_signatures_here_agrees_with_the_published_test_suite(target, more, right):
+    """AWS' suite: get-vanilla, get-vanilla-query-order-key-case, get-header-key-duplicate."""
+    headers = {"Host": "example.amazonaws.com", "X-Amz-Date": "20150830T123600Z", **more}
+    told = (
+        "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, "
+        f"SignedHeaders={';'.join(sorted(name.lower() for name in headers))}, Signature={right}"
+    )
+    assert signature("GET", target, headers, b"", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", told) == right
+
+
+QUERIES = (
+    "count(up)", "a + b", 'up{job=~"node|.*node[-_]?exporter.*"} * 2', "sum by (node) (x) or -1 % 2",
+    'x{name="größe & 100%"}', 'x{path="a/b?c=d&e=+"}',
+)  # fmt: skip
+
+
+def test_requests_to_amazon_are_signed_as_a_server_that_checks_wants_it(monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("botocore")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-a-secret")
-    sign = prometheus_client._signing("eu-west-1")
-    prepared = requests.Request(
-        "GET", "https://aps.example/api/v1/query", params={"query": "a + b"}, auth=sign
-    ).prepare()
-    signed = prepared.headers["Authorization"]
-    assert signed.startswith("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/")
-    assert "/eu-west-1/aps/aws4_request" in signed
-    assert prepared.url == "https://aps.example/api/v1/query?query=a%20%2B%20b"
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "not/a+token==")
+    server = CheckingServer("not-a-secret", "eu-west-1")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/workspaces/ws-1"
+        client = PrometheusClient(Reach(url, sigv4_region="eu-west-1"))
+        for query in QUERIES:
+            assert [last for _, last, _ in client.ranges(query, BEGAN, BEGAN + 60, 15)] == [BEGAN + 60]
+        client.close()
+        assert tuple(server.queries) == QUERIES
+        for wrong in (Reach(url, sigv4_region="us-east-1"), Reach(url)):
+            with pytest.raises(SourceDown, match="HTTP 403"):
+                list(PrometheusClient(wrong).ranges("up", BEGAN, BEGAN, 15))
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
+        with pytest.raises(SourceDown, match=r"HTTP 403: .*signature we calculated does not match"):
+            list(PrometheusClient(Reach(url, sigv4_region="eu-west-1")).ranges("up", BEGAN, BEGAN, 15))
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_what_accuses_a_gpu_is_read_so_and_what_is_a_hint_is_not():

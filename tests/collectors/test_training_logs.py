@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rerail.collectors.sources.launcher import LauncherSource
 from rerail.collectors.sources.log_reader import read_log
 from rerail.collectors.sources.progress_lines import Progress, Told, may_tell, read_progress
-from rerail.server.core.facts import CheckpointMoment, Fact, RunStarted, Steps
+from rerail.server.core.facts import CheckpointMoment, Evidence, Fact, RunStarted, Steps
 from rerail.server.core.fold import RunFold
 from rerail.server.core.view import RunView
 from tests.story import seconds_by_phase
@@ -241,7 +241,7 @@ def slurm(why: str) -> str:
     [
         ("", "unknown", "in_job"),
         (CLOSING, "unknown", "in_job"),
-        (DEATH + CLOSING, "operator_stop", "in_job"),
+        (DEATH + CLOSING, "sigterm", "in_job"),
         (slurm("PREEMPTION") + DEATH + CLOSING, "preemption", "requeue"),
         (DEATH + CLOSING + slurm("PREEMPTION"), "preemption", "requeue"),
         (DEATH + CLOSING + slurm("TIME LIMIT"), "time_limit", "in_job"),
@@ -268,3 +268,77 @@ def test_a_launcher_that_only_tells_of_an_end_does_not_hide_what_begins_after_it
     assert [attempt.scope for attempt in view.attempts] == [None, scope]
     (incident,) = view.incidents
     assert (incident.verdict.cause, incident.lost_steps) == (cause, 11)
+
+
+NEMO_LINE = (
+    "Training epoch 0, iteration {0}/999 | lr: 1e-05 | global_step: {0} | reduced_train_loss: 3.2 | "
+    "train_step_timing in s: 2.5\n"
+)
+MAXTEXT_LINE = "completed step: {0}, seconds: 2.500, TFLOP/s/device: 17.022, total_weights: 196608, loss: 12.038\n"
+MEGATRON_LINE = (
+    " iteration {0:8d}/  5000 | consumed samples: {0} | elapsed time per iteration (ms): 2500.0 | loss: 3.1 |\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "steps", "told"),
+    [
+        (NEMO_LINE, range(400), [(1, 400)]),  # it counts from 0
+        (NEMO_LINE, [*range(100), *range(50, 200)], [(1, 100), (51, 200)]),
+        (MEGATRON_LINE, range(10, 1001, 10), [(1, 1000)]),
+        (MEGATRON_LINE, range(501, 601), [(501, 600)]),
+        (MAXTEXT_LINE, range(10), [(1, 10)]),
+    ],
+)
+def test_steps_that_nothing_dates_end_when_the_file_was_written_and_took_what_their_lines_tell(line, steps, told):
+    """What stood still between them, as at the restart of the second, is not known and takes no time."""
+    text = "".join(line.format(step) for step in steps)
+    text += 'Traceback (most recent call last):\n  File "a.py", line 3, in f\nKeyError: 5\n'
+    written = 1_793_700_200 * 10**9
+    read = read_log(io.BytesIO(text.encode()), emitter="log", run="r", written_at=written)
+    by_attempt: dict[int, list[Steps]] = {}
+    for fact in read.facts:
+        if isinstance(fact, Steps):
+            by_attempt.setdefault(fact.restart or 0, []).append(fact)
+    ends = [(each[0].first_step, each[-1].first_step + each[-1].step_count - 1) for each in by_attempt.values()]
+    assert ends == told
+    length = sum(last - first + 1 for first, last in told) * 2_500_000_000
+    facts = [fact for each in by_attempt.values() for fact in each]
+    assert sum(sum(fact.durations_us) for fact in facts) * 1000 == length == read.counted_ns
+    assert (min(fact.start for fact in facts), max(fact.at for fact in facts)) == (written - length, written)
+    assert [fact.at for fact in read.facts if isinstance(fact, Evidence)] == [written]
+    assert (read.is_stamped, read.steps_undated) == (False, 0)
+    without = read_log(io.BytesIO(text.encode()), emitter="log", run="r")
+    assert not [fact for fact in without.facts if isinstance(fact, Steps)]
+
+
+def test_of_a_bar_that_is_printed_a_thousand_times_all_steps_are_told():
+    text = "".join(
+        f"Epoch 0: :  {done // 10}%|#         | {done}/1000 [{done // 240:02d}:{done // 4 % 60:02d}<01:00, "
+        f"global_step={done - 1}.0, train_step_timing in s=0.249]\n"
+        for done in range(1, 1001)
+    )
+    written = 1_793_700_200 * 10**9
+    read = read_log(io.BytesIO(text.encode()), emitter="log", run="r", written_at=written)
+    steps = [fact for fact in read.facts if isinstance(fact, Steps)]
+    assert sum(fact.step_count for fact in steps) == 1000
+    assert (steps[-1].at, read.steps_undated, read.bars_dated_back) == (written, 0, 500)  # those that are kept
+
+
+@pytest.mark.parametrize(
+    ("line", "told", "step"),
+    [
+        ("completed step: 4, seconds: 5.669, TFLOP/s/device: 134.884, loss: 11.110", Told.STEP, 5),
+        ("[Rampup Batch Size Phase], completed step: 4, seconds: 5.669, total_weights: 8, loss: 11.1", Told.STEP, 5),
+        ("completed profiler activation/deactivation step: 4, total_weights: 8, loss: 11.110", Told.STEP, 5),
+        ("saved a checkpoint at step 4", Told.SCHEDULED, 5),
+        ("Started an asynchronous checkpoint save for step 4", Told.SCHEDULED, 5),
+        ("Saved a checkpoint at step 4.", Told.SAVED, 5),
+        ("restoring from this run's directory step 4", Told.LOADED, 5),
+        ("restoring from this run's directory latest step           4", Told.LOADED, 5),
+    ],
+)
+def test_the_words_of_maxtext_from_its_first_release_to_the_latest(line: str, told: Told, step: int):
+    assert may_tell(line.encode())
+    (found,) = [each for each, _ in read_progress(line)]
+    assert (found.told, found.framework, found.step) == (told, "maxtext", step)

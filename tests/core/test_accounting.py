@@ -273,8 +273,40 @@ def test_where_only_a_launcher_speaks_a_relaunch_that_died_in_its_bring_up_faile
     assert seconds_by_phase(view) == {"stopping": 3, "rendezvous": 35, "silent": 1709}
 
 
+def test_a_crash_loop_of_which_only_a_launcher_speaks_is_one_incident_with_failed_relaunches():
+    """Workers that die seconds after they were started have not trained; the one that dies after an hour has."""
+    story = Story().start().phase(Phase.RENDEZVOUS, 5, "launcher").wait(3600).die(after=0, exit_code=1).stop(1)
+    for _ in range(4):
+        story.start(Initiator.FAULT).phase(Phase.RENDEZVOUS, 5, "launcher").wait(3).die(after=0, exit_code=1).stop(1)
+    story.start(Initiator.FAULT).phase(Phase.RENDEZVOUS, 5, "launcher").wait(3600).die(after=0, exit_code=1).stop(1)
+    view = without_ranks(story.start(Initiator.FAULT).phase(Phase.RENDEZVOUS, 5, "launcher").wait(60).finish())
+    assert [each.attempts for each in view.incidents] == [(0, 1, 2, 3, 4), (5,)]
+    assert [each.time_to_restart_ns // SECOND for each in view.incidents] == [1 + 4 * 9 + 5, 1 + 5]
+    assert (view.rates.faults, view.interruptions) == (2, 6)
+    loop = Story().start().phase(Phase.RENDEZVOUS, 5, "launcher").wait(3).die(after=0, exit_code=1).stop(1)
+    for _ in range(3):
+        loop.start(Initiator.FAULT).phase(Phase.RENDEZVOUS, 5, "launcher").wait(3).die(after=0, exit_code=1).stop(1)
+    assert [each.attempts for each in without_ranks(loop).incidents] == [(0, 1, 2, 3)]
+
+
+def test_ranks_that_beat_and_never_tell_of_a_step_run_from_their_first_beat():
+    """Their bring-up is never told to be over, and is not what they do for hours; what they do is unknown."""
+    story = Story().start()
+    story._say(PhaseSpan, story._worker, **story._rank(), phase=Phase.INITIALIZING, start=story.at, end=None, span="a")
+    story.wait(40).heartbeats(3600, count=400).wait(60).die(after=0, exit_code=-9).stop(1)
+    story.start(Initiator.FAULT)
+    story._say(PhaseSpan, story._worker, **story._rank(), phase=Phase.INITIALIZING, start=story.at, end=None, span="b")
+    view = story.wait(20).heartbeats(1800, count=400).finish().view()
+    assert seconds_by_phase(view) == {"initializing": 60, "silent": 5460, "stopping": 1}
+    assert (view.sees_training, figures(view)["training_goodput"]) == (False, None)
+    assert [(each.attempts, each.time_to_restart_ns // SECOND) for each in view.incidents] == [((0,), 21)]
+    brief = Story().start().wait(5).heartbeats(20).view()
+    assert brief.sees_training, "a run that was brought up a moment ago may still tell of steps"
+    assert Story().start().heartbeats(3600).steps(1, 3).view().sees_training
+
+
 def test_a_word_of_a_rank_at_any_time_makes_the_run_one_whose_steps_are_told():
-    story = Story().start().wait(50).die(after=0).stop(0).start(Initiator.FAULT).wait(20).die(after=0).stop(0)
+    story = Story().start().wait(50).die(after=0).stop(0).start(Initiator.FAULT).wait(40).die(after=0).stop(0)
     story.start(Initiator.FAULT)
     fold = story.fold()
     assert len(fold.view(story.at).incidents) == 2

@@ -39,7 +39,7 @@ def shown(capsys: pytest.CaptureFixture[str], run: str) -> dict:
         ("verdicts/nvrx/0.7.0.dev89/multi", "1 interruption, 2 failed relaunches"),
         ("verdicts/nvrx/0.7.0.dev89/noprogress", "1 interruption, 3 failed relaunches"),
         ("verdicts/nvrx/0.4.1/exception", "1 interruption"),
-        ("torchrun/sigkill.log", "2 interruptions"),  # nothing tells of its steps, nor of a bring-up
+        ("torchrun/sigkill.log", "1 interruption, 1 failed relaunch"),  # nothing tells of steps; it lived for seconds
     ],
 )
 def test_import_and_classify_count_alike(log: str, counts: str, capsys: pytest.CaptureFixture[str]):

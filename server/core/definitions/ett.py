@@ -53,7 +53,7 @@ def measure(given: DefinitionInput) -> Measured:
     training = effective / wall if wall else None
     if not view.sees_training:
         training = None
-        reasons += (("training_goodput", "only the launcher speaks: when a recovery was over is not seen"),)
+        reasons += (("training_goodput", "nobody tells of steps: when a recovery was over is not seen"),)
     elif not wall:
         reasons += (("training_goodput", "nothing elapsed"),)
     incidents = [each for each in view.incidents if _touches(given, each.started_at, each.ended_at)]

@@ -71,7 +71,7 @@ def measure(given: DefinitionInput) -> Measured:
     view, history = given.view, given.history
     assert history is not None
     if not view.sees_training:
-        return _unknown(given, "only the launcher speaks: the library, which is told no step, would print 0 %")
+        return _unknown(given, "nobody tells of steps: the library, which is told none, would print 0 %")
     clock = StoppedClock([(span.start, span.end) for span in given.spans if span.phase is Phase.EXCLUDED])
     log = google_log(given, history, clock)
     if given.window is None and not log.starts:

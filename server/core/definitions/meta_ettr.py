@@ -26,7 +26,7 @@ def measure(given: DefinitionInput) -> Measured:
     reasons: tuple[tuple[str, str], ...] = NO_INFRASTRUCTURE
     training = None
     if not view.sees_training:
-        reasons += (("training_goodput", "only the launcher speaks: nobody tells of steps"),)
+        reasons += (("training_goodput", "nobody tells of steps"),)
     elif not wall:
         reasons += (("training_goodput", "nothing elapsed"),)
     else:

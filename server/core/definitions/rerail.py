@@ -13,7 +13,7 @@ def measure(given: DefinitionInput) -> Measured:
     training = account.training_goodput if seen else None
     reasons: list[tuple[str, str]] = []
     if training is None:
-        why = "nothing elapsed" if seen else "only the launcher speaks: nobody tells of steps"
+        why = "nothing elapsed" if seen else "nobody tells of steps"
         reasons.append(("training_goodput", why))
         words = f"rerail cannot say: {why}."
     else:
