@@ -248,7 +248,7 @@ SCHEDULERS = {
             "pretrain-llm": [("preemption", None)], "tl": [("time_limit", None)], "exit3": [("user_exception", "n1")],
             "sigk": [("sigkill", "n1")], "pretrain2": [("node_lost", None)],
             "oomjob": [("sigkill", "n0")],  # the first job of that name had ended well
-            "manualrq": [("operator_stop", "n0")], "cancelme": [("operator_stop", None)], "urgent": [],
+            "manualrq": [("operator_stop", None)], "cancelme": [("operator_stop", None)], "urgent": [],
         },
     },
     "kubernetes": {

@@ -74,6 +74,14 @@ def test_a_monitor_that_waited_while_steps_went_on_is_hardly_believed(waited: in
     assert ("heartbeats from where it steps" in (verdict.advice or "")) == (waited == 600)
 
 
+def test_a_signal_is_explained_by_the_scheduler_that_sent_it():
+    """Though the signal's line is first."""
+    signal = line("Received Signals.SIGTERM death signal, shutting down workers")
+    ended = line("JobId=10 State=CANCELLED by 1000 ExitCode=0:15", source="slurm")
+    assert incident(signal).verdict.cause == "sigterm"
+    assert incident(signal, ended).verdict.cause == "operator_stop"
+
+
 def test_evidence_keeps_its_order_and_gets_its_role():
     lines = incident(
         line("[rank1]: RuntimeError: boom", 1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line
 from rerail.server.core.facts import Initiator
@@ -23,7 +24,7 @@ def match(case: Case) -> Match | None:
     """The attempt was stopped, not broken."""
     told = None if _ended_by_a_task(case) else from_lines(case, RULE)
     if not case.is_planned:
-        return told
+        return None if told is None else replace(told, node=None)  # where it ran has no part in it
     if told is not None:
         return Match(0.95, told.sentence, initiating=told.initiating, weight=Weight.PLANNED)
     if case.next_initiator is Initiator.OPERATOR or case.says("operator"):

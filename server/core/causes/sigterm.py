@@ -5,7 +5,7 @@ Workers that end by −15 were ended by their launcher: that is collateral and n
 
 from __future__ import annotations
 
-from rerail.server.core.cause_rules import Case, CauseRule, Match, from_lines, line
+from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line
 from rerail.server.core.view import CausalRole, Domain
 from rerail.server.core.wanted import Kind, Wanted
 
@@ -13,6 +13,11 @@ MISSING = (
     Wanted("the scheduler's events", Kind.SCHEDULER),
     Wanted("the shell history of who could send signals"),
 )
+SCHEDULERS = frozenset({"slurm", "kubernetes"})
+SENDERS = frozenset({"operator_stop", "preemption", "time_limit"})
+"""Why a scheduler ends a job that runs well."""
+SENT_WITHIN_NS = 120_000_000_000
+"""Between the signal and the job's end lie the time it has to end, and Slurm's epilog."""
 
 
 def match(case: Case) -> Match | None:
@@ -21,9 +26,20 @@ def match(case: Case) -> Match | None:
     if found is None:
         return None
     return Match(
-        found.confidence, found.sentence, None, found.node, found.at, found.initiating, MISSING, found.weight,
-        (("signal", "SIGTERM"),),
+        found.confidence, found.sentence, None, found.node, found.at, found.initiating, MISSING,
+        Weight.ECHO if _is_explained(case, found.at) else found.weight, (("signal", "SIGTERM"),),
     )  # fmt: skip
+
+
+def _is_explained(case: Case, at: int | None) -> bool:
+    """Whether a scheduler says at about that time why it ended the job: then it sent the signal."""
+    return at is not None and any(
+        sign.accuses
+        and sign.item.evidence.source in SCHEDULERS
+        and sign.reading.cause in SENDERS
+        and abs(sign.at - at) <= SENT_WITHIN_NS
+        for sign in case.signs
+    )
 
 
 RULE = CauseRule(
