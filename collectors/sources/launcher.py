@@ -150,11 +150,11 @@ class LauncherSource:
             if rest := last_part(path, offset):
                 log.take(rest if b"\0" not in rest else b"\0" + shown_alone(rest), offset)
                 offset += len(rest)
-            progress.date_back(status.st_mtime_ns)
+            progress.date_end(status.st_mtime_ns)
             progress.flush_all()
             attempts.finish()
         elif offset == begin and time.time() - status.st_mtime > HELD_SECONDS:
-            progress.date_back(status.st_mtime_ns)
+            progress.date_end(status.st_mtime_ns)
             if state.held:
                 attempts.heard(status.st_mtime_ns)
         progress.flush()

@@ -479,7 +479,7 @@ def _read(
             break
     if progress.state.bars and options.written_at is not None:
         before_it = progress.state.dated_back
-        progress.date_back(options.written_at)
+        progress.date_end(options.written_at)
         read.bars_dated_back = progress.state.dated_back - before_it
     progress.flush_all()
     read.steps_undated, read.counted = progress.state.undated, tuple(progress.state.counted)

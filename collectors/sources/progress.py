@@ -19,8 +19,11 @@ Rules
   that comes again, is a restart. What was printed last before it is the end of the attempt before. Words of a launcher
   about an end alone (a signal it passes on) say nothing about what starts after it.
 - Steps are told by one speaker; what the others print of them is the same.
-- A save that says that it is done is durable then. One that only begins is durable when training goes on, where the
-  framework saves while training waits. A save that only says it was scheduled is captured; one that is loaded later was
+- A save that says that it is done is durable then. Where that line has no instant, it is durable at the stamp before at
+  least, which holds whatever follows; the next stamp tells, in a second statement, until when training waited for it.
+- A save that only begins is durable when training goes on or is done, where the framework saves while training waits.
+- A load lasts from the line that it begins with to the one it ends with, where the program itself had told the time
+  since its last step. Otherwise how long it took is not known, and the time before it stays unexplained. A save that only says it was scheduled is captured; one that is loaded later was
   durable by then.
 - Steps that follow each other are stated together, at most `MOST_TOGETHER`: whoever calls says when to state them.
 - The state is plain data and part of the cursor, so that another instance can go on.
@@ -63,7 +66,7 @@ from rerail.server.core.facts import (
     Steps,
 )
 
-MOST_WAITING = 50
+MOST_WAITING = 100
 MOST_CAPTURED = 16
 """Captured checkpoints that are remembered until something says that they are durable."""
 MOST_BARS = 500
@@ -78,6 +81,9 @@ STAMP_WITHIN = 120
 
 COUNTED = frozenset({"nemo", "megatron", "maxtext"})
 """Their lines tell how long a step took, and often no instant."""
+BRING_UP = frozenset({Told.BANNER, Told.LOADING, Told.LOADED, Told.READY, Told.FRESH})
+NOT_OF_TRAINING = frozenset({"cpp", "torchrun", "nvrx", "monitor"})
+"""Whose lines come whether training goes on or not: watchdogs and launchers."""
 SAVES_WHILE_WAITING = frozenset({"transformers"})
 _RECEIVED = re.compile(rb"^(\d{9,10})\.(\d{1,9}) ")
 LABEL_WITHIN = 100
@@ -120,7 +126,7 @@ class ProgressLog:
             )
         if line.at is not None:
             self.date_back(line.at)
-            self._settle(line.at, found[0][0] if found else None)
+            self._settle(line.at, found[0][0] if found else None, by_another=line.speaker in NOT_OF_TRAINING)
             self._hear(line.at)
         if b"async_mode" in raw:
             self.state.is_async = b"disabled" not in raw
@@ -418,9 +424,14 @@ class ProgressLog:
         if not self._is_training_bar(told):
             return
         if len(bars) >= MOST_BARS:
-            first = sum(bar[3] == told.epoch for bar in bars[: MOST_BARS // 2])
-            self.state.undated -= first  # a later state of the same bar tells of their steps too
-            del bars[: MOST_BARS // 2]
+            half = MOST_BARS // 2
+            beside = [  # a save or an evaluation, told beside a bar, is placed by it
+                bar for before, bar, after in zip([bars[0], *bars], bars[:half], bars[1:], strict=False)
+                if not before[9] == bar[9] == after[9]
+            ]  # fmt: skip
+            dropped = [bar for bar in bars[:half] if bar not in beside]
+            self.state.undated -= sum(bar[3] == told.epoch for bar in dropped)  # a later state tells of their steps too
+            bars[:half] = beside
         bars.append(
             [told.step, told.bar_seconds, told.seconds, told.epoch, told.total, self.attempts.offset, told.framework,
              line.stream, line.rank, len(self.state.waiting)]
@@ -449,26 +460,44 @@ class ProgressLog:
         began = until - last[1] * SECOND
         place = self.attempts.place
         self.attempts.back_at(bars[begin][5])
-        waiting, ahead = self.state.waiting, bars[begin][9]
-        self.state.waiting = waiting[:ahead]
+        waiting, settled = self.state.waiting, bars[begin][9]
+        self.state.waiting = waiting[:settled]
         self._begin_where_due(began)
         self._settle(began, None)
-        self.state.waiting = waiting[ahead:]
         self._bar_begins(began, bars[begin])
-        for step, clock, seconds, epoch, total, first, framework, stream, rank, _ in bars[begin:]:
-            at = began + clock * SECOND
+        at = began
+        for step, clock, seconds, epoch, total, first, framework, stream, rank, ahead in bars[begin:]:
+            before, at = at, began + clock * SECOND
             if first != self.attempts.offset:
                 self.attempts.back_at(first)
+            if ahead > settled:
+                self._settle_between(waiting[settled:ahead], before, at)
+                settled = ahead
             self._step(
                 Progress(Told.STEP, framework, step, seconds, clock, total, epoch=epoch), at,
                 Line("", rank=rank, stream=stream),
             )  # fmt: skip
             self.state.undated -= 1
             self.state.dated_back += 1
+        self.state.waiting = [*waiting[settled:], *self.state.waiting]
         self.attempts.return_to(place)
         if self._is_own:
             self.attempts.state.last_at = until
         self.state.bar_base, self.state.bar_epoch = [until, last[1]], last[3]
+
+    def date_end(self, at: int) -> None:
+        """Nothing follows for now, and the log was written last at `at`: what it says behind its last bar was then."""
+        self.date_back(at)
+        state = self.state
+        while state.waiting and state.waiting[0][0] in (Told.SAVING, Told.FINISHED):
+            kind, framework, step, seconds, *_ = state.waiting.pop(0)
+            self._moment(Progress(Told(kind), framework, step, seconds), at)
+
+    def _settle_between(self, waiting: list[list[Any]], before: int, at: int) -> None:
+        """What was told between two states of a bar: what begins began behind the first."""
+        for kind, framework, step, seconds, *_ in waiting:
+            told = Progress(Told(kind), framework, step, seconds)
+            self._moment(told, before if told.told in (Told.SAVING, Told.LOADING, Told.EVALUATING) else at)
 
     def _bar_begins(self, at: int, bar: list[Any]) -> None:
         """An epoch began when its bar's clock was at 0: its steps, but those that were loaded, came after that."""
@@ -515,35 +544,58 @@ class ProgressLog:
             state.bar_total = told.total
         elif told.told is Told.FRESH:
             state.base = 0 if not state.has_steps else state.base
-        elif told.told is Told.FINISHED:
+        elif told.told is Told.FINISHED and not (at is None and state.bars):
             self._finished(at if at is not None else state.heard_at)
         elif at is None:
             self._undated(told)
         elif told.told is Told.STEP:
             self._step(told, at, line)
         else:
+            state.said_at = at
             self._moment(told, at)
 
     def _undated(self, told: Progress) -> None:
         """What begins without a stamp begins at the last one; what ends waits for the next."""
         state = self.state
-        if told.told in (Told.SAVING, Told.LOADING, Told.EVALUATING) and state.heard_at is not None:
+        is_placed = state.heard_at is not None and not state.bars
+        if told.told is Told.LOADING and is_placed and state.heard_at != state.said_at:
+            state.loading = [told.step, None]
+        elif told.told in (Told.SAVING, Told.LOADING, Told.EVALUATING) and is_placed and state.heard_at is not None:
             self._moment(told, state.heard_at)
         elif told.told is not Told.STEP and len(state.waiting) < MOST_WAITING:
-            state.waiting.append([told.told.value, told.framework, told.step, told.seconds])
+            is_stated = told.told is Told.SAVED and is_placed and state.heard_at is not None and not state.begins
+            if is_stated and state.heard_at is not None:
+                self._durable_by(told, state.heard_at)
+            state.waiting.append([told.told.value, told.framework, told.step, told.seconds, is_stated])
 
-    def _settle(self, at: int, told: Progress | None) -> None:
-        """What waited for a stamp was before the steps that this one ends, where it tells how long they took."""
+    def _durable_by(self, told: Progress, at: int) -> None:
+        """A save is over, and no stamp says since when: it is durable though nothing more should follow."""
+        state = self.state
+        step = told.step if told.step is not None else state.saving[0] if state.saving else state.step
+        if step is None or (told.framework == "torchtitan" and state.is_async):
+            return
+        self._own_attempt(at)
+        self._say(CheckpointMoment, at, step=step, stage=CheckpointStage.DURABLE)
+
+    def _settle(self, at: int, told: Progress | None, *, by_another: bool = False) -> None:
+        """What waited for a stamp was before the steps that this one ends, where it tells how long they took.
+
+        Where training did not go on after a save, the stamp does not tell until when it saved: another program begins,
+        or a launcher or a watchdog speaks (`by_another`).
+        """
         state = self.state
         if not state.waiting:
             return
+        is_another = by_another or state.begins or (told is not None and told.told in BRING_UP)
+        if is_another or any(one[0] in BRING_UP for one in state.waiting):
+            state.waiting = [one for one in state.waiting if not one[4:5] == [True]]
         if told is not None and told.told is Told.STEP and told.seconds is not None and told.step is not None:
             before = self._done_before
             if before is not None and told.bar_seconds is None and told.step > before:
                 at -= round(told.seconds * SECOND) * (told.step - before)
         at = max(at, state.heard_at or at)
         waiting, state.waiting = state.waiting, []
-        for kind, framework, step, seconds in waiting:
+        for kind, framework, step, seconds, *_ in waiting:
             self._moment(Progress(Told(kind), framework, step, seconds), at)
 
     def _moment(self, told: Progress, at: int) -> None:
@@ -559,6 +611,8 @@ class ProgressLog:
                 state.loading = [told.step, at]
             case Told.LOADED:
                 self._loaded(told, at)
+            case Told.FINISHED:
+                self._finished(at)
             case Told.EVALUATING:
                 self._pause(at)
                 state.evaluating = at
@@ -803,7 +857,8 @@ class ProgressLog:
         """A step that was done comes again, or the loop begins again: another attempt."""
         length = 0 if told is None or told.told is not Told.STEP else round((told.seconds or 0) * SECOND)
         loading = self.state.loading
-        begun = min(at - length, loading[1] if loading else at, self.state.silence[1] if self.state.silence else at)
+        load_began = loading[1] if loading and loading[1] is not None else at
+        begun = min(at - length, load_began, self.state.silence[1] if self.state.silence else at)
         self._restart(max(begun, self.state.step_at or begun))
         self.state.loading = loading
         if step is not None and told is not None and told.told is Told.STEP:

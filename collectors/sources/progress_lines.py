@@ -297,6 +297,11 @@ _RULES: tuple[_Rule, ...] = (
         _plain(Told.LOADED, "torchtitan"),
     ),
     _Rule(("Training starts at step",), re.compile(r"Training starts at step"), _plain(Told.READY, "torchtitan")),
+    _Rule(
+        ("Training completed. Do not forget",),
+        re.compile(r"\bTraining completed\. Do not forget"),
+        _plain(Told.FINISHED, "transformers"),
+    ),
     _Rule(("Training completed",), re.compile(r"\bTraining completed\b"), _plain(Told.FINISHED, "torchtitan")),
     # DeepSpeed
     _Rule(

@@ -39,8 +39,9 @@ class ProgressState:
     saving: list[Any] = field(default_factory=list)
     """`[step, since, framework]` of a save that goes on while training waits."""
     loading: list[Any] = field(default_factory=list)
+    """`[step, since]` of a load that goes on; since None where that is not known."""
     waiting: list[Any] = field(default_factory=list)
-    """`[what, framework, step, seconds]` of what was told without a stamp."""
+    """`[what, framework, step, seconds, whether that it is durable was stated]` of what was told without a stamp."""
     captured: list[int] = field(default_factory=list)
     """Steps of checkpoints that were captured, the last of them, of which nothing said yet that they are durable."""
     evaluating: int | None = None
@@ -49,6 +50,8 @@ class ProgressState:
     began_at: int | None = None
     """The first stamp of the log, or of the attempt."""
     heard_at: int | None = None
+    said_at: int | None = None
+    """When the program told the time last, other than by a step."""
     silence: list[int] = field(default_factory=list)
     """`[from, until]` of the longest silence since the last step line."""
     begins: bool = False

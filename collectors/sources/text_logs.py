@@ -112,7 +112,13 @@ def _what_of_training(read: Read) -> str:
     if not steps:
         return f"no steps: {undated}" if read.steps_undated or read.bars_dated_back else ""
     attempts = sum(isinstance(fact, AttemptStarted) for fact in read.facts)
-    saves = sum(isinstance(fact, CheckpointMoment) and fact.stage == CheckpointStage.DURABLE for fact in read.facts)
+    saves = len(
+        {
+            (fact.restart, fact.step)
+            for fact in read.facts
+            if isinstance(fact, CheckpointMoment) and fact.stage == CheckpointStage.DURABLE
+        }
+    )
     loads = sum(isinstance(fact, CheckpointLoaded) for fact in read.facts)
     known = (
         f"{_count(attempts, 'attempt')}, {_count(steps, 'step')}, {_count(saves, 'durable checkpoint')} and "
