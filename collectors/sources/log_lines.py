@@ -27,9 +27,10 @@ from dataclasses import dataclass, replace
 from rerail.collectors.masking import without_colours
 from rerail.collectors.sources.line_prefixes import Labels, PassedOn, passed_on
 from rerail.collectors.sources.line_wrappings import Unwrapped, begins_later, behind_the_bar
+from rerail.collectors.sources.nvrx_lines import IN_PROCESS
 from rerail.collectors.sources.tail import LONGEST_LINE
 
-_RECEIVED = re.compile(r"^\d{9,10}\.\d{1,9} (?:n\d{1,6} )?")
+_RECEIVED = re.compile(r"^(?P<seconds>\d{9,10})\.(?P<fraction>\d{1,9}) (?:n\d{1,6} |(?P<process>p\d{1,6}) )?")
 """When, and from which node, a line was received: what `ts` and test rigs put in front. The line's own stamps are kept,
 since a receiver's clock is another one."""
 _NVRX = re.compile(
@@ -195,10 +196,16 @@ def read_line(raw: bytes, clock: LocalClock, labels: Labels | None = None) -> Li
     """What one line of a log says; every line is at least plain text. `labels`: what is known of who passed it on."""
     raw = raw[begins_later(raw) :]
     text = behind_the_bar(without_colours(raw.decode("utf-8", "replace").rstrip("\r\n")))
-    told = passed_on(_RECEIVED.sub("", text, count=1), Labels() if labels is None else labels)
+    received = _RECEIVED.match(text)
+    if received is not None:
+        text = text[received.end() :]
+        text = f"<{received['process']}> {text}" if received["process"] else text
+    told = passed_on(text, Labels() if labels is None else labels)
     told.text = behind_the_bar(told.text)
     line = _read_inner(told.text, clock)
     at = _passed_on_at(told, clock)
+    if at is None and line.at is None and received is not None and IN_PROCESS.match(line.text):
+        line = replace(line, at=_received_at(received), is_zoned=True)
     return replace(
         line,
         at=at if at is not None else line.at,
@@ -209,6 +216,10 @@ def read_line(raw: bytes, clock: LocalClock, labels: Labels | None = None) -> Li
         stream=told.stream + line.stream,
         raw=told.text,
     )
+
+
+def _received_at(received: re.Match[str]) -> int:
+    return int(received["seconds"]) * 1_000_000_000 + int(received["fraction"].ljust(9, "0"))
 
 
 def read_record(record: Unwrapped, clock: LocalClock, labels: Labels | None = None, prefix: str = "") -> list[Line]:

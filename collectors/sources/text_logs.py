@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from rerail.collectors.formats import ImportFormat, OldFile
 from rerail.collectors.sources.attempts import FACTS_PER_BYTE
@@ -87,6 +88,8 @@ def _logs(old: OldFile) -> Iterator[Fact]:
     read = _whole(old, "log")
     if read.nuls:
         old.remark(nul_words(read.nuls))
+    if not read.is_stamped and (beside := _folder_beside(old.path)):
+        old.remark(f"more of the same run may lie in {beside}, beside it: `rerail import logs {beside} --run ID`")
     yield from _dated(old, read)
     if old.now is not None and read.facts:
         run, emitter = read.facts[0].run, read.facts[0].emitter
@@ -97,6 +100,13 @@ def _logs(old: OldFile) -> Iterator[Fact]:
             old.remark(said(end, old.now))
     if told := _what_of_training(read):
         old.remark(told)
+
+
+def _folder_beside(path: str) -> str | None:
+    """A folder that is named as the log is: there launchers put what their workers printed."""
+    log = Path(path)
+    places = [log.with_suffix(".d"), log.with_suffix("")]
+    return next((str(place) for place in places if place != log and place.is_dir() and any(place.iterdir())), None)
 
 
 def _count(number: int, one: str) -> str:

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.import_truth import FAMILIES, KNOWN, Row, table
+from rerail.collectors.sources.run_files import read_run_files
+from rerail.server.commands.classifying import interruptions
+from rerail.server.core.facts import AttemptStarted
+from tests.import_truth import CORPUS, FAMILIES, KNOWN, Row, folded, imported, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "import_truth.md"
 
@@ -27,3 +30,36 @@ def test_the_page_shows_what_came_out_and_names_every_known_difference(rows: lis
     page = PAGE.read_text()
     assert table(rows) in page, "python -m tests.import_truth prints the table that belongs there"
     assert [reason for reason in KNOWN.values() if reason not in " ".join(page.split())] == []
+
+
+SAMPLES = sorted([*(CORPUS / "nvrx").glob("0*/*.log"), *(CORPUS / "torchrun").glob("*.log")])
+IN_PROCESS = [log for log in SAMPLES if log.name in ("inproc_exception.log", "inproc_hang.log")]
+
+
+def _incidents_and_interruptions(log: Path) -> tuple[list[str], list[str]]:
+    """Causes of the incidents of the imported run, and those that classify names, relaunches left out."""
+    facts = imported("logs", log)
+    classified = interruptions(read_run_files([str(log)]))
+    if not any(isinstance(fact, AttemptStarted) for fact in facts):
+        return [], []  # without an attempt there is nothing that an incident could have ended
+    return (
+        sorted(str(incident.verdict.cause) for incident in folded(facts)[1].incidents),
+        sorted(str(one.verdict.cause) for one in classified if one.relaunch_of is None),
+    )
+
+
+@pytest.mark.parametrize("log", SAMPLES, ids=lambda log: f"{log.parent.name}/{log.name}")
+def test_what_classify_names_as_interruptions_of_a_log_its_import_has_as_incidents(log: Path) -> None:
+    incidents, named = _incidents_and_interruptions(log)
+    assert incidents == named
+
+
+@pytest.mark.parametrize("log", IN_PROCESS, ids=lambda log: f"{log.parent.name}/{log.name}")
+def test_restarts_inside_a_process_are_found_where_a_receiver_stamped_every_line(log: Path, tmp_path: Path) -> None:
+    """`ts` put an instant and the process in front of each line: `1795957264.100 p1 rank=1 fn_ex: …`."""
+    received = tmp_path / log.name
+    begins = 1795957260 if log.parent.name == "0.4.1" else 1795956780
+    lines = [line.replace("<", "", 1).replace("> ", " ", 1) for line in log.read_text().splitlines() if line[:1] == "<"]
+    received.write_text("".join(f"{begins + number}.128 {line}\n" for number, line in enumerate(lines)))
+    incidents, named = _incidents_and_interruptions(received)
+    assert incidents == named != []
