@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import logging
 import signal
+import socket
 import sys
 import threading
 import time
@@ -160,7 +161,7 @@ def run_agent(arguments: argparse.Namespace) -> int:
             sys.stderr.write(f"rerail agent: {error}\n")
             return 2
     if arguments.kernel:
-        sources.append(KernelSource(kernel_opening(arguments.kernel), node, last_run))
+        sources.append(KernelSource(kernel_opening(arguments.kernel), node, last_run, known_as=(socket.gethostname(),)))
     if rings is not None:
         return _glance(rings, sources)
     agent = Agent(directory, destination(arguments), node, run=run, sources=sources, most_bytes=arguments.spool_bytes)

@@ -3,6 +3,8 @@
 Rules
 - Every line is read as an imported kernel log is (`log_lines.py`); what may matter is evidence: XIDs, lost GPUs, kills
   for memory, links that went down. What an XID means is looked up where evidence is shown and judged.
+- In a file a line may name its machine: that is the node, since a log daemon may collect the lines of many. The name
+  that was given, or that recorders use, is the node where a line names none, or names this machine.
 - The cursor is the place in the log (`boot` and sequence number, journal cursor, byte of a file): an agent that is
   started anew goes on there.
 - Messages that were overwritten before they were read, and those of a start of the machine that is over, are stated
@@ -16,8 +18,9 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -53,6 +56,8 @@ class Said:
     at: int | None
     text: str = ""
     code: str | None = None
+    host: str | None = None
+    """The machine that the line names."""
     gap_since: int | None = None
     """Nothing between then and `at` could be read; `text` says why."""
 
@@ -189,7 +194,7 @@ class FileOpening:
                 memory["offset"] = after
                 if line.source != "kernel" or (line.at is not None and line.at < memory["from_since"]):
                     continue
-                yield Said(mark, offset, line.at, line.text, line.code)
+                yield Said(mark, offset, line.at, line.text, line.code, line.node)
         except OSError as error:
             raise SourceDown(f"{self._path}: {error.strerror or error}") from None
 
@@ -203,10 +208,13 @@ class KernelSource:
         node: str,
         run: Callable[[], str | None],
         *,
+        known_as: Iterable[str] = (),
         since_hours: float = 1.0,
         now: Callable[[], float] = time.time,
     ) -> None:
+        """`node` is this machine; `known_as`: what else it is called by log daemons."""
         self.name = "kernel"
+        self._names = {"localhost", *map(_short, (node, *known_as))}
         self._opening = opening
         self._node = node
         self._run = run
@@ -281,12 +289,20 @@ class KernelSource:
             return
         yield from self._sight(memory).sees(UNDATED)
         yield Evidence(
-            run=run, emitter=emitter, seq=said.number, at=said.at, node=self._node, source="kernel",
+            run=run, emitter=emitter, seq=said.number, at=said.at, node=self._node_of(said), source="kernel",
             text=masked(text)[:8000] or "?", code=code,
         )  # fmt: skip
 
+    def _node_of(self, said: Said) -> str:
+        return self._node if said.host is None or _short(said.host) in self._names else said.host[:200]
+
     def _sight(self, memory: dict[str, Any]) -> PartialSight:
         return PartialSight(f"kernel of {self._node}"[:150], memory.setdefault("blind", {}))
+
+
+def _short(name: str) -> str:
+    """A machine's name without its domain; of an address all of it."""
+    return name if name.replace(".", "").isdigit() else name.partition(".")[0].lower()
 
 
 def _memory(cursor: str | None) -> dict[str, Any]:
@@ -321,7 +337,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--kmsg", action="store_true", help="read /dev/kmsg (default)")
     where.add_argument("--journal", action="store_true", help="ask journalctl")
     where.add_argument("--file", type=Path, help="follow a file that a log daemon writes, such as /var/log/kern.log")
-    parser.add_argument("--node", help="the name of this machine (default: as recorders name it)")
+    parser.add_argument(
+        "--node", help="the name of this machine (default: as recorders name it); a line of "
+        "--file that names another is of that one",
+    )
     parser.add_argument(
         "--since-hours", type=number_between(0), default=1.0, help="how far the first look goes back (default 1)"
     )
@@ -337,7 +356,8 @@ def _make(arguments: argparse.Namespace) -> tuple[Source, ...]:
     elif arguments.file is not None:
         opening = FileOpening(arguments.file)
     node = arguments.node or identity().node
-    return (KernelSource(opening, node, lambda: run, since_hours=arguments.since_hours),)
+    known_as = () if arguments.node else (socket.gethostname(),)
+    return (KernelSource(opening, node, lambda: run, known_as=known_as, since_hours=arguments.since_hours),)
 
 
 SOURCE = LiveSource(

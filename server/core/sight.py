@@ -33,6 +33,11 @@ _ADVICES = (
             "whether slurmctld answers, `sacctmgr show cluster` whether slurmdbd does", "slurm.md"),
     _advice(r"^kubernetes", r"\b40[13]\b|forbidden|unauthori[sz]ed", "give the service account of the collector the "
             "rights that collectors/kubernetes.yaml lists", "kubernetes.md"),
+    _advice(r"^kubernetes", r"\b404\b.*/apis/|/apis/.*\b404\b", "the API server does not serve this group or version: "
+            "`kubectl api-resources` lists what it serves; batch/v1 needs Kubernetes 1.21, other kinds the operator "
+            "that brings them, and the address must be that of the API server itself", "kubernetes.md"),
+    _advice(r"^kubernetes", r"\b404\b", "something answers, and does not know what was asked for: look whether the "
+            "address is that of the API server, and whether the namespace and its kinds are there", "kubernetes.md"),
     _advice(r"^kubernetes", r"", "look whether the API server can be reached from where the collector runs",
             "kubernetes.md"),
     _advice(r"^prometheus", r"\b40[13]\b|token|signed", "renew the token or the credentials that the collector is "

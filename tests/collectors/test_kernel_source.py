@@ -256,6 +256,17 @@ def test_a_file_is_followed_and_undated_lines_are_blind_until_a_dated_one(tmp_pa
         source().finish(None)
 
 
+def test_a_line_that_names_another_machine_is_of_that_one(tmp_path: Path):
+    """A log daemon that collects the lines of many machines: this one is not to blame for them."""
+    path = tmp_path / "kern.log"
+    hosts = ("gpu-7", "node17", "node17.cluster", "localhost", "login", "10.0.0.9")
+    path.write_text("".join(f"2026-11-29T12:00:00+00:00 {host} kernel: {XID}\n" for host in hosts))
+    source = KernelSource(FileOpening(path), "node17", lambda: "llm", known_as=("login.site",), since_hours=1e5)
+    facts = checked(source.finish(None).facts)
+    assert [fact.node for fact in facts] == ["gpu-7", *["node17"] * 4, "10.0.0.9"]
+    assert len({fact.emitter for fact in facts}) == 1
+
+
 def test_while_no_run_is_known_nothing_is_read():
     run: list[str] = []
     source = KernelSource(KmsgOpening(Ring(RECORDS), lambda: "b", lambda: BOOTED), "n", lambda: run[0] if run else None,

@@ -14,7 +14,7 @@ from rerail.collectors.sources.log_reader import read_log
 from rerail.collectors.sources.progress_lines import Progress, Told, may_tell, read_progress
 from rerail.server.core.facts import CheckpointMoment, Evidence, Fact, RunStarted, Steps
 from rerail.server.core.fold import RunFold
-from rerail.server.core.view import RunView
+from rerail.server.core.view import Checkpoint, RunView
 from tests.story import seconds_by_phase
 
 LOGS = Path(__file__).parent.parent / "corpus" / "training_logs"
@@ -342,3 +342,88 @@ def test_the_words_of_maxtext_from_its_first_release_to_the_latest(line: str, to
     assert may_tell(line.encode())
     (found,) = [each for each, _ in read_progress(line)]
     assert (found.told, found.framework, found.step) == (told, "maxtext", step)
+
+
+LAST_SAVE = (
+    "[before the start of training step] datetime: 2026-11-30 08:00:00\n"
+    " [2026-11-30 08:00:20] iteration 10/ 200 | elapsed time per iteration (ms): 2000.0 | lm loss: 6.1E+00 |\n"
+    "saving checkpoint at iteration      10 to /ckpt\n"
+    "  successfully saved checkpoint from iteration      10 to /ckpt\n"
+)
+BROKE = (
+    "[rank3]: Traceback (most recent call last):\n"
+    '[rank3]:   File "/opt/m/t.py", line 1, in step\n'
+    "[rank3]:     x()\n"
+    "[rank3]: RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED\n"
+)
+WENT_ON = " [2026-11-30 08:00:45] iteration 20/ 200 | elapsed time per iteration (ms): 2000.0 | lm loss: 6.1E+00 |\n"
+WATCHDOG = (
+    "[rank0]:[E1130 08:10:20.000000000 ProcessGroupNCCL.cpp:629] [Rank 0] Watchdog caught collective operation "
+    "timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE) ran for 600077 milliseconds before timing out.\n"
+)
+AGAIN = (
+    "using world size: 8, data-parallel size: 1,\n"
+    " loading distributed checkpoint from /ckpt at iteration 10\n"
+    "  successfully loaded checkpoint from /ckpt at iteration 10\n"
+    "[before the start of training step] datetime: 2026-11-30 08:02:20\n"
+    " [2026-11-30 08:02:40] iteration 20/ 200 | elapsed time per iteration (ms): 2000.0 | lm loss: 6.1E+00 |\n"
+)
+
+
+def whole(text: str, written_at: int | None = None) -> list[Fact]:
+    return read_log(io.BytesIO(text.encode()), emitter="e", run="r", written_at=written_at, year=2026).facts
+
+
+def checkpoints_of(facts: list[Fact]) -> list[Checkpoint]:
+    fold = RunFold("r")
+    fold.add(facts)
+    fold.view(max(fact.at for fact in facts))
+    return list(fold.checkpoints)
+
+
+@pytest.mark.parametrize(
+    ("after", "blocked"),
+    [("", None), (BROKE, None), (WENT_ON, 5_000_000), (WATCHDOG, None), (AGAIN, None), (BROKE + AGAIN, None)],
+)
+def test_the_last_save_of_a_log_is_durable_though_its_line_has_no_stamp(after: str, blocked: int | None):
+    """How long training waited for it is told only where it went on."""
+    facts = whole(LAST_SAVE + after)
+    (checkpoint,) = checkpoints_of(facts)
+    assert checkpoint.durable_at == 1796025620 * 10**9 + (blocked or 0) * 1000
+    assert checkpoint.blocked_ns == (None if blocked is None else blocked * 1000)
+    before = {(fact.emitter, fact.seq): fact for fact in whole(LAST_SAVE) if isinstance(fact, CheckpointMoment)}
+    assert all(before.get((fact.emitter, fact.seq), fact) == fact for fact in facts)
+
+
+def test_a_load_lasts_no_longer_than_from_its_first_line_to_its_last():
+    """No stamp stands between the last step and the loop: queue, start and load share that time, unexplained."""
+    told = seconds_by_phase(view_of(whole(LAST_SAVE + BROKE + AGAIN)))
+    assert "loading" not in told
+    clock = "[after megatron is initialized] datetime: 2026-11-30 08:01:50\n"
+    world, load = AGAIN.split("\n", 1)
+    told = seconds_by_phase(view_of(whole(f"{LAST_SAVE}{BROKE}{world}\n{clock}{load}")))
+    assert told["loading"] == 30
+
+
+def hugging_face(steps: int, *, every: int, end: str) -> str:
+    """What Trainer prints beside its bar: one state a step, two seconds each, and a save `every` so many steps."""
+    lines = ["***** Running training *****", f"  Total optimization steps = {steps}"]
+    for step in range(1, steps + 1):
+        lines.append(f" {100 * step // steps}%|#| {step}/{steps} [{step // 30:02d}:{2 * step % 60:02d}<01:00, 2.00s/it]")
+        if step % every == 0:
+            lines.append(f"Saving model checkpoint to out/checkpoint-{step}")
+    return "\n".join([*lines, end, ""])
+
+
+@pytest.mark.parametrize(("steps", "every"), [(60, 20), (800, 100)])
+def test_saves_beside_bars_that_nothing_dates_are_durable_when_the_next_step_is_done(steps: int, every: int):
+    end = "Training completed. Do not forget to share your model on huggingface.co/models =)"
+    written_at = 1796025600 * 10**9
+    facts = whole(hugging_face(steps, every=every, end=end), written_at)
+    began = written_at - 2 * steps * 10**9
+    assert [(one.step, one.started_at, one.durable_at) for one in checkpoints_of(facts)] == [
+        (step, began + 2 * step * 10**9, min(began + 2 * (step + 1) * 10**9, written_at))
+        for step in range(every, steps + 1, every)
+    ]
+    view = view_of(facts)
+    assert view.outcome == "completed" and view.high_water_step == steps

@@ -17,6 +17,8 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("slurm sacct", "sacct is not installed here", "management node"),
         ("slurm", "sacct failed with 1: sacct: error: Sending PersistInit msg: Connection refused", "scontrol ping"),
         ("kubernetes nodes", "403 Forbidden: nodes is forbidden", "service account"),
+        ("kubernetes jobs", "/apis/batch/v1/namespaces/t/jobs: 404 not found", "api-resources"),
+        ("kubernetes pods", "/api/v1/pods: 404 not found", "something answers"),
         ("kubernetes prod", "https://10.0.0.1:6443: timed out", "can be reached"),
         ("prometheus", "http://prometheus:9090: 401 Unauthorized", "token"),
         ("prometheus samples", "the server has no samples of any target", "targets"),
