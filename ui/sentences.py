@@ -40,6 +40,17 @@ def run_sentence(view: RunView) -> tuple[Phrase, ...]:
     """How good the run is, what took most, and the worst of its incidents."""
     account = view.account
     goodput = account.training_goodput
+    if goodput is None and view.dumps_say is not None:
+        said = view.dumps_say
+        return (
+            Phrase("Flight recorder dumps say: "),
+            Phrase(said.sentence.removesuffix("."), None, True),
+            Phrase(f" ({said.confidence * 100:.0f} % sure). {said.advice or ''}".rstrip()),
+            Phrase(
+                " There is no incident, since nobody told of an attempt: a launcher's log, or rerail agent beside the "
+                "ranks, tells what it cost."
+            ),
+        )
     if goodput is None:
         return (Phrase("Nothing has happened yet: no attempt and no queue has been told of this run."),)
     if not view.sees_training:

@@ -25,7 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rerail.collectors.formats import OldFolder
-from rerail.collectors.sources.left_off import left_off, said
+from rerail.collectors.sources.left_off import STILL_RUNNING, is_open, left_off, said
 from rerail.collectors.sources.run_files import RUN, UNKNOWN_INSTANT, FileRead, RunFiles, read_run_files
 from rerail.server.core.codec import FactError
 from rerail.server.core.facts import (
@@ -73,6 +73,8 @@ def read_folder(folder: OldFolder) -> Iterator[Fact]:
     if end is not None and folder.now is not None:
         facts.append(end)
         folder.remark(said(end, folder.now))
+    elif folder.now is not None and is_open([fact for fact in facts if fact.run == RUN]):
+        folder.remark(STILL_RUNNING)
     for fact in facts:
         if fact.at <= UNKNOWN_INSTANT:
             text = fact.text if isinstance(fact, Evidence) else fact.kind

@@ -338,7 +338,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--journal", action="store_true", help="ask journalctl")
     where.add_argument("--file", type=Path, help="follow a file that a log daemon writes, such as /var/log/kern.log")
     parser.add_argument(
-        "--node", help="the name of this machine (default: as recorders name it); a line of "
+        "--node",
+        help="the name of this machine (default: as recorders name it); a line of "
         "--file that names another is of that one",
     )
     parser.add_argument(

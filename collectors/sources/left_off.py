@@ -27,6 +27,11 @@ MOST_GAPS = 2000
 """Of the last so many moments the usual gap is taken."""
 OVER = (Outcome.COMPLETED, Outcome.FAILED, Outcome.STOPPED)
 LAST_JOB = "its last job ended so, and its scheduler's records tell of no other"
+STILL_RUNNING = (
+    "still counted as running: no end is told, and its last word, or the file's last change, is not an hour old; "
+    "if it is over, import it again later, and the run ends where its log does (`rerail collect logs` follows one that "
+    "grows)"
+)
 REASON = "its log ends here; nothing says how it ended"
 
 
@@ -37,12 +42,7 @@ def left_off(
 
     `now` and `written_at` in ns; the latter is None where nobody knows when the log was written last.
     """
-    begun = [fact.at for fact in facts if isinstance(fact, (AttemptStarted, AttemptEnded))]
-    stepped = [fact.at - LATE_NS for fact in facts if isinstance(fact, Steps)]  # the last of them may be late
-    if not (begun or stepped):
-        return None
-    ended = max((fact.at for fact in facts if isinstance(fact, RunEnded)), default=None)
-    if ended is not None and ended >= max(*begun, *stepped, 0):
+    if not is_open(facts):
         return None
     moments = sorted({fact.at for fact in facts})[-MOST_GAPS:]
     gaps = sorted(later - earlier for earlier, later in pairwise(moments))
@@ -51,6 +51,16 @@ def left_off(
     if now - last <= silence and (written_at is None or now - written_at <= silence):
         return None
     return RunEnded(run=run, emitter=emitter, seq=seq, at=last, outcome=None, reason=REASON)
+
+
+def is_open(facts: Sequence[Fact]) -> bool:
+    """Whether attempts or steps are told, and no end of the run that nothing came after."""
+    begun = [fact.at for fact in facts if isinstance(fact, (AttemptStarted, AttemptEnded))]
+    stepped = [fact.at - LATE_NS for fact in facts if isinstance(fact, Steps)]  # the last of them may be late
+    if not (begun or stepped):
+        return False
+    ended = max((fact.at for fact in facts if isinstance(fact, RunEnded)), default=None)
+    return ended is None or ended < max(*begun, *stepped, 0)
 
 
 def with_last_jobs(facts: Iterable[Fact], old: OldFile) -> Iterator[Fact]:

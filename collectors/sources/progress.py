@@ -23,8 +23,8 @@ Rules
   least, which holds whatever follows; the next stamp tells, in a second statement, until when training waited for it.
 - A save that only begins is durable when training goes on or is done, where the framework saves while training waits.
 - A load lasts from the line that it begins with to the one it ends with, where the program itself had told the time
-  since its last step. Otherwise how long it took is not known, and the time before it stays unexplained. A save that only says it was scheduled is captured; one that is loaded later was
-  durable by then.
+  since its last step. Otherwise how long it took is not known, and the time before it stays unexplained.
+- A save that only says it was scheduled is captured; one that is loaded later was durable by then.
 - Steps that follow each other are stated together, at most `MOST_TOGETHER`: whoever calls says when to state them.
 - The state is plain data and part of the cursor, so that another instance can go on.
 """
@@ -425,13 +425,13 @@ class ProgressLog:
             return
         if len(bars) >= MOST_BARS:
             half = MOST_BARS // 2
-            beside = [  # a save or an evaluation, told beside a bar, is placed by it
+            kept = [  # the last state of an epoch tells its steps; a save that is told beside a bar is placed by it
                 bar for before, bar, after in zip([bars[0], *bars], bars[:half], bars[1:], strict=False)
-                if not before[9] == bar[9] == after[9]
-            ]  # fmt: skip
-            dropped = [bar for bar in bars[:half] if bar not in beside]
-            self.state.undated -= sum(bar[3] == told.epoch for bar in dropped)  # a later state tells of their steps too
-            bars[:half] = beside
+                if not (before[9] == bar[9] == after[9] and bar[3] == after[3])
+            ][-half // 2 :]  # fmt: skip
+            epochs = {bar[3] for bar in [*kept, *bars[half:]]}
+            self.state.undated -= sum(bar[3] in epochs for bar in bars[:half]) - len(kept)
+            bars[:half] = kept
         bars.append(
             [told.step, told.bar_seconds, told.seconds, told.epoch, told.total, self.attempts.offset, told.framework,
              line.stream, line.rank, len(self.state.waiting)]
@@ -446,27 +446,54 @@ class ProgressLog:
     def date_back(self, until: int) -> None:
         """Date the bars that wait by their own clock: the last of them was drawn at `until`.
 
-        Of those before it, the ones of its epoch. The others stay undated.
+        Of those before it, the ones of its epoch, and where no step is dated yet those of the epochs before: each was
+        over when the next began, as far as that is known. The others stay undated.
         """
         bars, self.state.bars = self.state.bars, []
-        if not bars:
+        epochs: list[list[list[Any]]] = []
+        ended = until
+        while bars:
+            epoch = _last_epoch(bars)
+            begins = ended - epoch[-1][1] * SECOND
+            if epochs and not self._may_come_before(epoch, begins, epochs[-1]):
+                break
+            epochs.append(epoch)
+            del bars[len(bars) - len(epoch) :]
+            ended = begins
+        if not epochs:
             return
-        *_, last = bars
-        begin = len(bars) - 1
-        while begin and bars[begin - 1][3] == last[3] and all(
-            earlier <= later for earlier, later in zip(bars[begin - 1][:2], bars[begin][:2], strict=True)
-        ):  # fmt: skip
-            begin -= 1
+        waiting, self.state.waiting = self.state.waiting, []
+        settled = 0
+        for epoch in reversed(epochs):
+            ended += epoch[-1][1] * SECOND
+            settled = self._date_epoch(epoch, ended, waiting, settled)
+        self.state.waiting = [*waiting[settled:], *self.state.waiting]
+
+    def _may_come_before(self, epoch: list[list[Any]], began: int, following: list[list[Any]]) -> bool:
+        """Whether an epoch that began at `began`, were it over when the next one began, fits what is known."""
+        state, number = self.state, epoch[0][3]
+        earliest = state.heard_at if state.heard_at is not None else state.began_at
+        return (
+            not state.has_steps and number is not None and number + 1 == following[0][3]
+            and (earliest is None or began >= earliest)
+        )  # fmt: skip
+
+    def _date_epoch(self, bars: list[list[Any]], until: int, waiting: list[list[Any]], settled: int) -> int:
+        """Date bars of one epoch, the last of which was drawn at `until`.
+
+        `waiting` is what was told without a stamp, `settled` how much of it has its place already; so much has after.
+        """
+        first_bar, last = bars[0], bars[-1]
         began = until - last[1] * SECOND
         place = self.attempts.place
-        self.attempts.back_at(bars[begin][5])
-        waiting, settled = self.state.waiting, bars[begin][9]
-        self.state.waiting = waiting[:settled]
+        self.attempts.back_at(first_bar[5])
+        self.state.waiting = waiting[settled : first_bar[9]]
+        settled = max(settled, first_bar[9])
         self._begin_where_due(began)
         self._settle(began, None)
-        self._bar_begins(began, bars[begin])
+        self._bar_begins(began, first_bar)
         at = began
-        for step, clock, seconds, epoch, total, first, framework, stream, rank, ahead in bars[begin:]:
+        for step, clock, seconds, epoch, total, first, framework, stream, rank, ahead in bars:
             before, at = at, began + clock * SECOND
             if first != self.attempts.offset:
                 self.attempts.back_at(first)
@@ -479,11 +506,11 @@ class ProgressLog:
             )  # fmt: skip
             self.state.undated -= 1
             self.state.dated_back += 1
-        self.state.waiting = [*waiting[settled:], *self.state.waiting]
         self.attempts.return_to(place)
         if self._is_own:
             self.attempts.state.last_at = until
         self.state.bar_base, self.state.bar_epoch = [until, last[1]], last[3]
+        return settled
 
     def date_end(self, at: int) -> None:
         """Nothing follows for now, and the log was written last at `at`: what it says behind its last bar was then."""
@@ -588,7 +615,7 @@ class ProgressLog:
             return
         is_another = by_another or state.begins or (told is not None and told.told in BRING_UP)
         if is_another or any(one[0] in BRING_UP for one in state.waiting):
-            state.waiting = [one for one in state.waiting if not one[4:5] == [True]]
+            state.waiting = [one for one in state.waiting if one[4:5] != [True]]
         if told is not None and told.told is Told.STEP and told.seconds is not None and told.step is not None:
             before = self._done_before
             if before is not None and told.bar_seconds is None and told.step > before:
@@ -922,3 +949,13 @@ class ProgressLog:
 
     def _say(self, kind: type, at: int, **told: Any) -> None:
         self.attempts.state_fact(kind, at, **{"restart": self.state.attempt, **told})
+
+
+def _last_epoch(bars: list[list[Any]]) -> list[list[Any]]:
+    """The bars at the end that are states of one: of one epoch, and none of them goes back."""
+    begin = len(bars) - 1
+    while begin and bars[begin - 1][3] == bars[-1][3] and all(
+        earlier <= later for earlier, later in zip(bars[begin - 1][:2], bars[begin][:2], strict=True)
+    ):  # fmt: skip
+        begin -= 1
+    return bars[begin:]

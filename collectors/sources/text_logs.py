@@ -16,7 +16,7 @@ from rerail.collectors.formats import ImportFormat, OldFile
 from rerail.collectors.sources.attempts import FACTS_PER_BYTE
 from rerail.collectors.sources.encodings import nul_words
 from rerail.collectors.sources.folders import read_folder
-from rerail.collectors.sources.left_off import left_off, said
+from rerail.collectors.sources.left_off import STILL_RUNNING, is_open, left_off, said
 from rerail.collectors.sources.log_reader import AGAIN_BYTES, Read, read_log
 from rerail.server.core.codec import FactError
 from rerail.server.core.facts import (
@@ -91,6 +91,7 @@ def _logs(old: OldFile) -> Iterator[Fact]:
     if not read.is_stamped and (beside := _folder_beside(old.path)):
         old.remark(f"more of the same run may lie in {beside}, beside it: `rerail import logs {beside} --run ID`")
     yield from _dated(old, read)
+    still_running = ""
     if old.now is not None and read.facts:
         run, emitter = read.facts[0].run, read.facts[0].emitter
         seq = (read.bytes - 1) * FACTS_PER_BYTE + FACTS_PER_BYTE - 2  # where the last line ends no line begins
@@ -98,8 +99,12 @@ def _logs(old: OldFile) -> Iterator[Fact]:
         if end is not None:
             yield end
             old.remark(said(end, old.now))
+        elif is_open(read.facts):
+            still_running = STILL_RUNNING
     if told := _what_of_training(read):
         old.remark(told)
+    if still_running:
+        old.remark(still_running)
 
 
 def _folder_beside(path: str) -> str | None:

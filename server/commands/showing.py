@@ -22,6 +22,10 @@ def _queries(parsed: argparse.Namespace) -> Iterator[Queries]:
         yield Queries(store)
 
 
+MOST_RELAUNCHES = 5
+"""Failed relaunches of an incident that are printed."""
+
+
 def show_runs(parsed: argparse.Namespace) -> int:
     """The list of runs."""
     with _queries(parsed) as queries:
@@ -127,6 +131,13 @@ def show_incident(parsed: argparse.Namespace) -> int:
     _print_past(past)
     for line in incident.evidence:
         print(f"  [{line.role.value}] {iso(line.at)} {line.source}: {line.text[:200]}")
+    for each in incident.relaunches[:MOST_RELAUNCHES]:
+        print(f"failed relaunch, attempt {each.attempt}: {each.verdict.cause}. {each.verdict.sentence}")
+        for line in each.first_lines(2):
+            print(f"  [{line.role.value}] {iso(line.at)} {line.source}: {line.text[:200]}")
+    left = len(incident.relaunches) - MOST_RELAUNCHES
+    if left > 0:
+        print(f"and {left} more failed relaunches, see --json")
     return 0
 
 

@@ -23,7 +23,8 @@ from rerail.server.core.attempt_pass import Surroundings
 from rerail.server.core.attempt_record import AttemptRecord, TimedEvidence
 from rerail.server.core.causes import Case, judge
 from rerail.server.core.checkpoint_interval import advised_interval
-from rerail.server.core.facts import Fact, Outcome, Phase, Scope
+from rerail.server.core.dumps_alone import verdict_of_dumps
+from rerail.server.core.facts import Evidence, Fact, Outcome, Phase, Scope
 from rerail.server.core.fingerprints import facets_of, fingerprint_of, struck_phase
 from rerail.server.core.flight_recorder.conclusions import Analysis
 from rerail.server.core.flight_recorder.verdict import aged_analysis
@@ -115,6 +116,7 @@ class RunFold:
         self._are_steps_told = False
         """By their first attempt: those that were regained."""
         self._recovered: tuple[tuple[object, ...], tuple[RecoveryDistribution, ...]] = ((), ())
+        self._dumps_say: tuple[object, Verdict | None] = (None, None)
         self._gaps = Gaps()
         self._node_book = NodeBook()
         self.node_histories: tuple[NodeHistory, ...] = ()
@@ -310,7 +312,20 @@ class RunFold:
                 notes=("Nothing was stated of any attempt yet: no timeline can be drawn.",),
             ),
             exclusions=self._gathering.run_wide.exclusions.windows(),
+            dumps_say=self._what_dumps_say(),
         )
+
+    def _what_dumps_say(self) -> Verdict | None:
+        withdrawn = self._gathering.run_wide.artefacts.withdrawn()
+        unplaced = self._gathering.unplaced
+        version = (len(unplaced), self._gathering.gatherings, withdrawn)
+        if self._dumps_say[0] != version:
+            told = (
+                (at, fact) for at, _, fact in unplaced
+                if isinstance(fact, Evidence) and fact.artefact not in withdrawn
+            )  # fmt: skip
+            self._dumps_say = version, verdict_of_dumps(told)
+        return self._dumps_say[1]
 
     def _attempts(
         self, records: Sequence[AttemptRecord], surroundings: Sequence[Surroundings], life: Life, steady: int

@@ -356,6 +356,11 @@ class Gathering:
             self._by_launch.setdefault((job, key.requeue, key.restart), []).append(record)
         return record
 
+    @property
+    def unplaced(self) -> Sequence[tuple[int, StatedKey, Fact]]:
+        """Facts of attempts that nothing names, or that nobody told the beginning of yet, with their instants."""
+        return self._by_time
+
     def _later_by_time(self, at: int, key: StatedKey, fact: Fact) -> None:
         self._by_time.append((at, key, fact))
         self._assigned.append(None)

@@ -30,6 +30,7 @@ from rerail.server.core.view import (
     Rollback,
     RunView,
     Unexplained,
+    Verdict,
 )
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -109,6 +110,7 @@ def figures(view: RunView) -> dict[str, object]:
         },
         "heartbeat": {each.phase: _heartbeat(each) for each in view.heartbeat},
         "quiet_ranks": _quiet_ranks(view.quiet_ranks),
+        "dumps_say": _dumps_say(view.dumps_say),
         "undisturbed_step_seconds": seconds(view.undisturbed_step_ns),
         "checkpoint_slowdown": view.checkpoint_slowdown,
         "slowdown_seconds": seconds(view.slowdown_ns),
@@ -418,6 +420,19 @@ def _heartbeat(each: HeartbeatFigures) -> dict[str, object]:
 
 def _quiet_ranks(quiet: QuietRanks | None) -> dict[str, object] | None:
     return None if quiet is None else {"n": quiet.count, "ranks": list(quiet.ranks), "since": iso(quiet.since)}
+
+
+def _dumps_say(verdict: Verdict | None) -> dict[str, object] | None:
+    if verdict is None:
+        return None
+    return {
+        "cause": verdict.cause,
+        "confidence": verdict.confidence,
+        "verdict": verdict.sentence,
+        "culprit_rank": verdict.culprit_rank,
+        "advice": verdict.advice,
+        "missing_evidence": verdict.missing_evidence,
+    }
 
 
 def _contradiction(each: Contradiction) -> dict[str, object]:

@@ -258,6 +258,10 @@ class RelaunchVerdict:
     evidence: tuple[EvidenceLine, ...] = ()
     """The pieces its verdict rests on."""
 
+    def first_lines(self, most: int) -> tuple[EvidenceLine, ...]:
+        """At most so many of those pieces, for where there is little room: what began it goes first."""
+        return tuple(sorted(self.evidence, key=lambda line: line.role is not CausalRole.INITIATING)[:most])
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -687,6 +691,8 @@ class RunView:
     artefacts: tuple[ArtefactUse, ...] = ()
     """Files that evidence was read from, by their SHA-256."""
     """Windows that people declared out of account, withdrawn ones too, by their start."""
+    dumps_say: Verdict | None = None
+    """What flight recorder dumps tell of a run of which nobody told an attempt; None where one is known."""
 
     @property
     def unplanned_incidents(self) -> tuple[Incident, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,21 @@ def test_bars_without_a_stamp_are_dated_by_their_clock_from_an_instant_behind_th
     assert (told[101].start, told[150].at) == (written - 20 * 10**9, written)
     without = read_log(io.BytesIO(text.encode()), emitter="log", run="r")
     assert (without.steps_undated, without.bars_dated_back) == (2 * lines, 0)
+
+
+@pytest.mark.parametrize(("end", "states"), [("\n", 50), ("\r", 1)])
+def test_the_epochs_of_bars_that_nothing_dates_go_on_with_the_count(end: str, states: int):
+    """Each was over when the next began, as far as that is known; of many the first states are let go, no step is."""
+    written = 1_793_700_200 * 10**9
+    text = "".join(bars(epoch, end=end) + "\n" for epoch in range(12))
+    read = read_log(io.BytesIO(text.encode()), emitter="log", run="r", written_at=written)
+    steps = sorted(
+        (fact.first_step, fact.step_count, fact.start, fact.at) for fact in read.facts if isinstance(fact, Steps)
+    )
+    assert sum(count for _, count, _, _ in steps) == 600 and read.steps_undated == 0
+    assert (steps[0][2], steps[-1][3]) == (written - 12 * 20 * 10**9, written)
+    assert all(before[3] == after[2] and before[0] + before[1] == after[0] for before, after in pairwise(steps))
+    assert len({fact.seq for fact in read.facts}) == len(read.facts) and read.bars_dated_back <= 12 * states
 
 
 def test_an_asynchronous_save_is_captured_first_and_durable_later():
@@ -409,7 +425,9 @@ def hugging_face(steps: int, *, every: int, end: str) -> str:
     """What Trainer prints beside its bar: one state a step, two seconds each, and a save `every` so many steps."""
     lines = ["***** Running training *****", f"  Total optimization steps = {steps}"]
     for step in range(1, steps + 1):
-        lines.append(f" {100 * step // steps}%|#| {step}/{steps} [{step // 30:02d}:{2 * step % 60:02d}<01:00, 2.00s/it]")
+        lines.append(
+            f" {100 * step // steps}%|#| {step}/{steps} [{step // 30:02d}:{2 * step % 60:02d}<01:00, 2.00s/it]"
+        )
         if step % every == 0:
             lines.append(f"Saving model checkpoint to out/checkpoint-{step}")
     return "\n".join([*lines, end, ""])

@@ -6,7 +6,9 @@ import json
 
 from rerail.server.core.facts import ArtefactState, Evidence, Exit, Initiator, Outcome, Phase, WindowState
 from rerail.server.core.fold import RunFold
+from rerail.server.core.report import figures
 from rerail.server.core.view import CausalRole, Domain, Incident
+from rerail.ui.sentences import run_sentence
 from tests.dumps import call, evidence_of, nccl_dump, recorded
 from tests.invariants import without_arrival
 from tests.story import SECOND, Story, seconds_by_phase
@@ -162,3 +164,20 @@ def test_a_survivor_that_waits_for_a_killed_rank_is_no_hang():
     told._say(Exit, "launcher", **told._here(), rank=3, exit_code=-9)
     verdict = incident(told).verdict
     assert (verdict.cause, verdict.culprit_rank) == ("sigkill", 3)
+
+
+def test_dumps_of_a_run_without_an_attempt_say_what_they_know_until_one_is_told():
+    """Nothing ended, as far as anybody told: there is no incident, and the finding must be seen all the same."""
+    alone = RunFold("r")
+    told = [evidence_of(content, rank, at=1_795_953_700 * SECOND) for content, rank in DUMPS]
+    alone.add(told[:1])
+    first = alone.view(told[0].at + SECOND).dumps_say
+    assert first is not None and first.culprit_rank is None and first.confidence < 0.5
+    alone.add(told[1:])
+    view = alone.view(told[0].at + SECOND)
+    assert view.attempts == () and view.incidents == () and view.dumps_say is not None
+    assert (view.dumps_say.cause, view.dumps_say.culprit_rank) == ("hang", 3)
+    words = "".join(phrase.words for phrase in run_sentence(view))
+    assert words.startswith("Flight recorder dumps say: Rank 3 did not join") and "% sure" in words
+    assert figures(view)["dumps_say"]["culprit_rank"] == 3  # type: ignore[index]
+    assert story(DUMPS).view().dumps_say is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -256,3 +257,17 @@ def test_a_failure_that_a_log_ends_with_is_an_incident_though_nobody_told_the_en
     told = capsys.readouterr().err
     assert "no end is told" in told and "run r: 1 interruption" in told and "sigkill, rank 1" not in told
     assert "sigkill" in told
+
+
+@pytest.mark.parametrize("as_folder", [False, True])
+def test_a_log_that_was_written_just_now_is_said_to_count_as_running(
+    as_folder: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    log = tmp_path / "train.log"
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time.time() - 60))
+    log.write_text(f" [{stamp}] iteration 10/ 200 | elapsed time per iteration (ms): 2000.0 | lm loss: 6.1E+00 |\n")
+    words = ["import", "logs", str(tmp_path if as_folder else log), "--run", "r", "--stdout"]
+    assert main(words) == 0
+    assert "still counted as running" in capsys.readouterr().err
+    assert main([*words, "--still-running"]) == 0
+    assert "still counted" not in capsys.readouterr().err

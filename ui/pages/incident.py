@@ -268,7 +268,12 @@ def _verdict(found: IncidentView) -> Markup:
 def _relaunches(incident: Incident) -> Markup:
     """Restarts that failed in their turn, each with its own cause."""
     rows = [
-        html.Li(f"Attempt {each.attempt}: {text.cause(each.verdict.cause)}. {each.verdict.sentence}")
+        html.Li(
+            [
+                f"Attempt {each.attempt}: {text.cause(each.verdict.cause)}. {each.verdict.sentence}",
+                *(html.Div(html.Code(line.text), className="note") for line in each.first_lines(1)),
+            ]
+        )
         for each in incident.relaunches[:MOST_RELAUNCHES]
     ]
     left = len(incident.relaunches) - len(rows)
