@@ -479,6 +479,8 @@ class RunFold:
     ) -> RelaunchVerdict:
         judged = self._verdict(number, records, surroundings)
         resting = tuple(line for line in judged.trace if line.role is CausalRole.INITIATING)
+        if not resting:  # an exit that nothing explains
+            resting = tuple(line for line in judged.trace if line.role is CausalRole.CONFIRMATION)
         return RelaunchVerdict(number, judged.verdict, resting[:RELAUNCH_LINES])
 
     def endings(self) -> list[tuple[Attempt, Verdict, tuple[EvidenceLine, ...]]]:

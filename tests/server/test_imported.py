@@ -146,6 +146,13 @@ def test_several_launches_in_one_log_are_one_interruption_and_its_failed_relaunc
     path.write_bytes(b"".join((CORPUS / "torchrun" / f"{name}.log").read_bytes() for name in ("exc", "exit", "oom")))
     assert main(["import", "logs", str(path), "--run", "r"]) == 0
     assert "run r: 1 interruption, 2 failed relaunches; it ended: failed" in capsys.readouterr().err
+    assert main(["incidents", "r", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert main(["incident", row["incident_id"]]) == 0
+    shown = capsys.readouterr().out
+    for relaunch, line in (("1: user_exception", "Rank 1 ended with exit code 3."), ("2: host_oom", "12 GiB")):
+        words = shown.partition(f"failed relaunch, attempt {relaunch}")[2].splitlines()
+        assert line in words[1], shown  # its own line, and not that of the first failure
     assert main(["classify", str(path)]) == 0
     told = capsys.readouterr().out
     assert told.splitlines()[0].endswith("1 interruption, 2 failed relaunches")
