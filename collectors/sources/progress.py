@@ -589,11 +589,20 @@ class ProgressLog:
             state.loading = [told.step, None]
         elif told.told in (Told.SAVING, Told.LOADING, Told.EVALUATING) and is_placed and state.heard_at is not None:
             self._moment(told, state.heard_at)
-        elif told.told is not Told.STEP and len(state.waiting) < MOST_WAITING:
+        elif told.told is not Told.STEP and self._has_room_to_wait():
             is_stated = told.told is Told.SAVED and is_placed and state.heard_at is not None and not state.begins
             if is_stated and state.heard_at is not None:
                 self._durable_by(told, state.heard_at)
             state.waiting.append([told.told.value, told.framework, told.step, told.seconds, is_stated])
+
+    def _has_room_to_wait(self) -> bool:
+        """Beside bars that nothing dates the first are let go for it: the last save is the one that counts."""
+        state = self.state
+        if len(state.waiting) >= MOST_WAITING and state.bars:
+            del state.waiting[: MOST_WAITING // 2]
+            for bar in state.bars:
+                bar[9] = max(0, bar[9] - MOST_WAITING // 2)
+        return len(state.waiting) < MOST_WAITING
 
     def _durable_by(self, told: Progress, at: int) -> None:
         """A save is over, and no stamp says since when: it is durable though nothing more should follow."""

@@ -445,3 +445,13 @@ def test_saves_beside_bars_that_nothing_dates_are_durable_when_the_next_step_is_
     ]
     view = view_of(facts)
     assert view.outcome == "completed" and view.high_water_step == steps
+
+
+def test_of_very_many_saves_beside_bars_that_nothing_dates_the_last_are_told():
+    written_at = 1796025600 * 10**9
+    checkpoints = checkpoints_of(whole(hugging_face(900, every=3, end=""), written_at))
+    assert len(checkpoints) >= 50
+    assert [(one.step, one.started_at) for one in checkpoints[-50:]] == [
+        (step, written_at - 2 * (900 - step) * 10**9) for step in range(900 - 49 * 3, 901, 3)
+    ]
+    assert [one.durable_at is None for one in checkpoints[-50:]] == [*[False] * 49, True]
