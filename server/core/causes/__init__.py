@@ -38,8 +38,11 @@ from rerail.server.core.cause_rules import (
     sign_of,
     with_more,
 )
-from rerail.server.core.causes import retry_budget, user_exception
+from rerail.server.core.causes import network, retry_budget, user_exception
+from rerail.server.core.causes.caught import without_caught
 from rerail.server.core.causes.elsewhere import OF_ONE_MACHINE, before_elsewhere, is_elsewhere, sign_behind
+from rerail.server.core.causes.lone_timeouts import SAYS as LONE_TIMEOUT
+from rerail.server.core.causes.lone_timeouts import without_network
 from rerail.server.core.causes.others import own_exception
 from rerail.server.core.causes.standing import with_standing
 from rerail.server.core.causes.survived import NOWHERE, how_far, is_of_before, is_survived, stands, taken_back, went_on
@@ -134,7 +137,7 @@ def reading_of(evidence: Evidence) -> Reading:
         shape = _LONG_NUMBER.sub("000", shape)
     reading = _read(evidence.source, evidence.code, evidence.attributes, shape)
     if reading.says and reading.role is CausalRole.CONFIRMATION and shape != evidence.text:
-        return read_by(_known()[reading.cause], evidence, evidence.text.lower()) or UNREAD
+        return _again(reading, evidence)
     if reading.role is not CausalRole.INITIATING:
         is_told = evidence.code is None and evidence.source in SPOKEN and reading.role is CausalRole.CASCADE
         if is_told and is_mention(evidence.text, reading.words):
@@ -143,10 +146,17 @@ def reading_of(evidence: Evidence) -> Reading:
     if shape != evidence.text:
         reads_exceptions = reading.cause == user_exception.RULE.name and reading.says == user_exception.RAISED
         again = user_exception.reads(evidence) if reads_exceptions else None
-        reading = again or read_by(_known()[reading.cause], evidence, evidence.text.lower()) or UNREAD
+        reading = again or _again(reading, evidence)
     if evidence.code is None and evidence.source in SPOKEN and is_mention(evidence.text, reading.words):
         return replace(reading, role=CausalRole.INFORMATIONAL)
     return reading
+
+
+def _again(reading: Reading, evidence: Evidence) -> Reading:
+    """The reading of a line as it is, by the rule that read its shape."""
+    rule = _known()[network.RULE.name if reading.says == LONE_TIMEOUT else reading.cause]
+    found = read_by(rule, evidence, evidence.text.lower()) or UNREAD
+    return without_network(found, evidence.text) if found.cause == network.RULE.name else found
 
 
 @lru_cache(maxsize=16_384)
@@ -156,6 +166,8 @@ def _read(source: str, code: str | None, attributes: Pairs, shape: str) -> Readi
     lowered = shape.lower()
     found = (read_by(rule, asked, lowered) for rule in _known().values())
     reading = next((reading for reading in found if reading is not None), UNREAD)
+    if reading.cause == network.RULE.name:
+        reading = without_network(reading, shape)
     if reading.cause not in (user_exception.RULE.name, UNREAD.cause) and only_mentions(shape, code, reading.words):
         return user_exception.reads(asked) or UNREAD
     return reading
@@ -190,7 +202,7 @@ def judged_signs(
             elif reading.role is CausalRole.CASCADE or (sign.accuses and reading.weight is Weight.WAIT):
                 lost_peers.setdefault(rank, sign.at)
         signs.append(sign)
-    return tuple(signs)
+    return tuple(without_caught(case, signs)) if goes_by_steps else tuple(signs)
 
 
 # --- judging ---

@@ -23,6 +23,7 @@ from rerail.server.core.cause_rules import (
     shown_words,
     who,
 )
+from rerail.server.core.causes.lone_timeouts import is_lone
 from rerail.server.core.exit_words import exits
 from rerail.server.core.facts import Evidence
 from rerail.server.core.naming import exception_in, reported_in, without_numbers
@@ -84,7 +85,10 @@ def reads(evidence: Evidence) -> Reading | None:
     if named.type == "SystemExit" and named.message in ("0", "None", ""):
         return Reading(RULE.name, CausalRole.INFORMATIONAL, traits=traits)
     advice = UNLIKE_ADVICE if UNLIKE.search(named.message) else None
-    return Reading(RULE.name, CausalRole.INITIATING, RAISED, words, 0.85, Weight.LINE, traits=traits, advice=advice)
+    domain = Domain.UNKNOWN if is_lone(f"{named.type}: {named.message}") else None  # whoever did not answer
+    return Reading(
+        RULE.name, CausalRole.INITIATING, RAISED, words, 0.85, Weight.LINE, traits=traits, domain=domain, advice=advice
+    )
 
 
 def _reported(evidence: Evidence) -> Reading | None:
@@ -136,14 +140,15 @@ def _raised(case: Case, signs: list[Sign]) -> Match:
         named = ", ".join(map(str, ranks[:8])) + ("" if len(ranks) <= 8 else f", … ({len(ranks)} in all)")
         return Match(
             0.85, f"Ranks {named} raised {_words(first)}{_detail(case, first)}", None, None, first.at,
-            tuple(sign.item for sign in same[:20]), traits=first.reading.traits, advice=first.reading.advice,
+            tuple(sign.item for sign in same[:20]), traits=first.reading.traits, domain=first.reading.domain,
+            advice=first.reading.advice,
         )  # fmt: skip
     says = f"{named} raised {_words(first)}{_detail(case, first)}"
     if first.reading.says == GPU_FAILED:
         says = f"{named} made its GPU fail: {shown_words(first.reading.words, first.text)}.".replace("….", "…")
     return Match(
         confidence, says, rank, first.node, first.at, (first.item,), traits=first.reading.traits,
-        advice=first.reading.advice,
+        domain=first.reading.domain, advice=first.reading.advice,
     )  # fmt: skip
 
 
