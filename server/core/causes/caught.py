@@ -8,7 +8,8 @@ Rules
 - The step whose line dates what stood before it without a stamp was completed after that: it counts.
 - Who is known to have ended by an error of its own, or printed a traceback that nobody caught (torch marks it with the
   rank), has not caught it; `survived.py` decides about those.
-- Only another exception, or what is as heavy, takes it back: where nothing else tells of the end, it stays.
+- Only another exception takes it back, that nobody caught or whose rank ended: where nothing else tells of the end, it
+  stays.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def without_caught(case: Case, signs: Sequence[Sign]) -> list[Sign]:
         for sign in own
         if sign.rank not in died
         and not _is_marked(sign)
-        and any(_follows(case, sign, later) for later in own)
+        and any(_follows(case, sign, later) for later in own if _is_marked(later) or later.rank in died)
     }  # fmt: skip
     return [taken_back(sign) if sign.item.order() in caught else sign for sign in signs]
 
@@ -59,7 +60,7 @@ def _is_marked(sign: Sign) -> bool:
 
 def _follows(case: Case, sign: Sign, later: Sign) -> bool:
     """Whether the run stepped on after one and before the other."""
-    if later.at <= sign.at or not _is_marked(later) and later.item.evidence.code is None:
+    if later.at <= sign.at:
         return False
     slack = case.error_ns(sign.item.evidence.emitter) if sign.item.evidence.emitter in case.clock_errors else 0
     return (
