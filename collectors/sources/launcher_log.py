@@ -30,6 +30,7 @@ from rerail.collectors.sources.log_lines import (
 from rerail.collectors.sources.progress import ProgressLog
 from rerail.collectors.sources.telling import is_telling, may_be_telling
 from rerail.collectors.sources.tracebacks import HEAD, Tracebacks
+from rerail.collectors.sources.writers_clocks import WritersClocks
 from rerail.server.core.facts import TRAINING_DONE, Initiator, MarkStage, Outcome
 
 COMMAND_LINE = re.compile(
@@ -82,6 +83,7 @@ class LauncherLog:
         self.block = block
         """`config` or `result` inside a block of settings that is printed line by line; `table`, with the rank and
         local rank of its last entry, in the final one. Part of the cursor."""
+        self.writers = WritersClocks()
         self.zones_untold = 0
         """Lines whose stamp does not say its time zone."""
 
@@ -113,6 +115,7 @@ class LauncherLog:
             lines = read_record(record, self.clock, self.labels, self.prefix.decode())
         for line in lines:
             self.zones_untold += line.at is not None and not line.is_zoned
+            self.writers.heard(line, offset, len(self.attempts.facts))
             yield line
         self.before = raw
 

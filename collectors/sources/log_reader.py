@@ -82,6 +82,8 @@ class Read:
     """Some line of it tells when it was."""
     zone_is_told: bool = False
     """Every stamp that was read says its time zone, or the log says it of them all."""
+    off_clocks: tuple[str, ...] = ()
+    """Whose clocks stood otherwise than the others', in words."""
     nuls: int = 0
     """Zero bytes, which no line is shown with."""
     stopped_at: int | None = None
@@ -490,6 +492,8 @@ def _read(
     read.zone_is_told = read.is_stamped and (clock.is_calibrated or not log.zones_untold)
     read.lines_looked_at, read.lines_counted = reader.lines_looked_at, reader.lines_counted
     read.digest = digest.hexdigest()
+    if last_at is None and begins_at is None:
+        read.off_clocks = tuple(sorted({each.said for each in log.writers.set_right(attempts.facts)}))
     read.facts = attempts.with_ranks()
     return read
 

@@ -410,6 +410,7 @@ def _read_log(
     remarks = [CUT_OFF.format(packing=cut[0])] if cut else []
     remarks += [nul_words(read.nuls)] if read.nuls else []
     remarks += [dated] if (dated := read.how_dated()) else []
+    remarks += read.off_clocks
     if read.stopped_at is not None:
         reason = f"reading stopped after {seconds:g} s at byte {read.stopped_at}: nothing behind it was read"
     return FileRead(str(path), "log", len(facts), read.bytes, read.lines_counted, reason, "; ".join(remarks) or None)

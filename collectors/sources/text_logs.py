@@ -87,6 +87,8 @@ def _logs(old: OldFile) -> Iterator[Fact]:
     read = _whole(old, "log")
     if read.nuls:
         old.remark(nul_words(read.nuls))
+    for said_of in read.off_clocks:
+        old.remark(said_of)
     yield from _dated(old, read)
     if old.now is not None and read.facts:
         run, emitter = read.facts[0].run, read.facts[0].emitter

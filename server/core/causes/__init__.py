@@ -47,7 +47,7 @@ from rerail.server.core.causes.others import own_exception
 from rerail.server.core.causes.standing import with_standing
 from rerail.server.core.causes.survived import NOWHERE, how_far, is_of_before, is_survived, stands, taken_back, went_on
 from rerail.server.core.causes.user_exception import GPU_FAILED
-from rerail.server.core.facts import RUN_TRAINED_ON, TRAINED_ON, TRAINING_DONE, Evidence, Outcome, Pairs
+from rerail.server.core.facts import CLOCK_OFF, RUN_TRAINED_ON, TRAINED_ON, TRAINING_DONE, Evidence, Outcome, Pairs
 from rerail.server.core.fault_trace import fault_trace
 from rerail.server.core.flight_recorder.ages import remark, too_old
 from rerail.server.core.flight_recorder.summary import SOURCE, STACK_SOURCE
@@ -253,7 +253,7 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
         missing_evidence=still_wanted(match.missing_evidence, _given(case, match.node)),
         traits=_usable(match.traits),
     )
-    verdict = with_standing(case, verdict)
+    verdict = with_standing(case, _with_clock(verdict, match))
     doubt = _doubt(case, verdict, match)
     if doubt is None:
         return verdict, fault_trace(case, match, remarks, unrelated)
@@ -273,6 +273,16 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
     return replace(verdict, confidence=confidence, sentence=f"{verdict.sentence}{said}"), fault_trace(
         case, match, shown, unrelated
     )
+
+
+def _with_clock(verdict: Verdict, match: Match) -> Verdict:
+    """That what it rests on was told by another clock, and dated by the order of its file's lines."""
+    resting = [*match.initiating, *match.confirming]
+    told = next((off for item in resting if (off := dict(item.evidence.attributes).get(CLOCK_OFF))), None)
+    if told is None:
+        return verdict
+    said = f"Its clock is {told}: the order of the lines counts."
+    return replace(verdict, sentence=with_more(verdict.sentence, said))
 
 
 def _spent(case: Case, rule: CauseRule) -> str:
