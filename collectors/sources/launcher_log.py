@@ -115,7 +115,7 @@ class LauncherLog:
             lines = read_record(record, self.clock, self.labels, self.prefix.decode())
         for line in lines:
             self.zones_untold += line.at is not None and not line.is_zoned
-            self.writers.heard(line, offset, len(self.attempts.facts))
+            self.writers.heard(line, offset, len(self.attempts.facts), self.clock)
             yield line
         self.before = raw
 

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from rerail.collectors.sources.attempts import FACTS_PER_BYTE
-from rerail.collectors.sources.log_lines import Line
+from rerail.collectors.sources.log_lines import Line, LocalClock
 from rerail.server.core.facts import CLOCK_OFF, Evidence, Fact, Steps
 
 MINUTE = 60_000_000_000
@@ -42,6 +42,8 @@ LATE = frozenset({"kernel", "scheduler"})
 """Who may be quoted long after."""
 _DIGITS = re.compile(r"\d{1,40}")
 _SCHEDULER = re.compile(r"^(?:slurmstepd|srun|sbatch|scontrol)\b|\bCANCELLED AT \d{4}-")
+_CANCELLED = re.compile(r"\bCANCELLED AT (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)")
+"""Slurm's stamp stands behind its words."""
 
 
 @dataclass(slots=True)
@@ -61,6 +63,17 @@ class _Writer:
 
     def lines(self) -> list[tuple[int, int]]:
         return [*self.first, *self.last[-MOST_KEPT:]]
+
+
+@dataclass(slots=True)
+class _Span:
+    """Facts that the stamps of one writer date: from number `begin` on, as far as the next span."""
+
+    begin: int
+    key: str
+    first: int
+    last: int
+    """Its first and its last instant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +102,14 @@ class WritersClocks:
 
     def __init__(self) -> None:
         self._writers: dict[str, _Writer] = {}
-        self._dated: list[tuple[int, str]] = []
-        """`(number of facts then, writer)`: from there on that writer's stamps date them."""
+        self._dated: list[_Span] = []
 
-    def heard(self, line: Line, offset: int, facts: int) -> None:
-        """A line with a stamp is taken; `facts` were stated before it."""
-        if line.at is None:
+    def heard(self, line: Line, offset: int, facts: int, clock: LocalClock) -> None:
+        """A line is taken; `facts` were stated before it. Only those with a stamp count."""
+        at = line.at
+        if at is None and (told := _CANCELLED.search(line.raw[:400])) is not None:
+            at = clock.instant(told[1].replace("T", " "))
+        if at is None:
             return
         kind, key = _writer_of(line)
         writer = self._writers.get(key)
@@ -102,11 +117,14 @@ class WritersClocks:
             if len(self._writers) >= MOST_WRITERS:
                 return
             writer = self._writers[key] = _Writer(kind)
-        writer.heard(offset, line.at)
-        if self._dated and self._dated[-1][0] == facts:
-            self._dated[-1] = (facts, key)
-        elif not self._dated or self._dated[-1][1] != key:
-            self._dated.append((facts, key))
+        writer.heard(offset, at)
+        last = self._dated[-1] if self._dated else None
+        if last is not None and last.key == key:
+            last.first, last.last = min(last.first, at), max(last.last, at)
+        elif last is not None and last.begin == facts:
+            last.key, last.first, last.last = key, at, at
+        else:
+            self._dated.append(_Span(facts, key, at, at))
 
     def set_right(self, facts: list[Fact]) -> list[OffClock]:
         """Date the facts anew, in place, that writers with another clock dated; who they were."""
@@ -115,12 +133,13 @@ class WritersClocks:
         off = self._off(facts)
         if not off:
             return []
-        spans = zip(self._dated, [*(begin for begin, _ in self._dated[1:]), len(facts)], strict=True)
-        for (begin, key), end in spans:
-            if key not in off:
+        ends = [*(span.begin for span in self._dated[1:]), len(facts)]
+        for span, end in zip(self._dated, ends, strict=True):
+            if span.key not in off:
                 continue
-            for place in range(begin, end):
-                facts[place] = _moved(facts[place], off[key])
+            for place in range(span.begin, end):
+                if span.first - NEAR < facts[place].at < span.last + NEAR:  # else a step dates it
+                    facts[place] = _moved(facts[place], off[span.key])
         return [OffClock(self._writers[key].kind, off[key]) for key in off]
 
     def _off(self, facts: Sequence[Fact]) -> dict[str, int]:

@@ -25,6 +25,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from rerail.server.core.cause_rules import (
+    MACHINES,
     UNREAD,
     Case,
     CauseRule,
@@ -278,10 +279,11 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
 def _with_clock(verdict: Verdict, match: Match) -> Verdict:
     """That what it rests on was told by another clock, and dated by the order of its file's lines."""
     resting = [*match.initiating, *match.confirming]
-    told = next((off for item in resting if (off := dict(item.evidence.attributes).get(CLOCK_OFF))), None)
+    told = next((item.evidence for item in resting if CLOCK_OFF in dict(item.evidence.attributes)), None)
     if told is None:
         return verdict
-    said = f"Its clock is {told}: the order of the lines counts."
+    whose = "Its clock" if told.source in MACHINES or "CANCELLED AT" in told.text else "The clock that dates it"
+    said = f"{whose} is {dict(told.attributes)[CLOCK_OFF]}: the order of the lines counts."
     return replace(verdict, sentence=with_more(verdict.sentence, said))
 
 
