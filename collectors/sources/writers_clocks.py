@@ -1,8 +1,8 @@
 """Writers' clocks: one log into which several wrote, whose clocks are whole zone offsets apart.
 
 A container keeps UTC and its host local time; both write into one file, and neither names its zone. Within one file the
-order of lines is the truth: where a writer's stamps contradict it by half an hour or more, and whole quarters of an hour
-put them where their lines stand, its clock is off by that much, and what it said is dated anew.
+order of lines is the truth: where a writer's stamps contradict it by half an hour or more, and whole quarters of an
+hour put them where their lines stand, its clock is off by that much, and what it said is dated anew.
 
 Rules
 - Writers are told apart by the form of their stamp and by who they are (kernel, scheduler, launcher, torch's C++, a
@@ -189,7 +189,9 @@ def _writer_of(line: Line) -> tuple[str, str]:
         return "kernel", f"kernel {line.is_zoned}"
     if _SCHEDULER.search(line.raw[:200]):
         return "scheduler", "scheduler"
-    kind = {"torchrun": "launcher", "nvrx": "launcher", "monitor": "launcher", "cpp": "worker"}.get(line.speaker, "logger")
+    kind = {"torchrun": "launcher", "nvrx": "launcher", "monitor": "launcher", "cpp": "worker"}.get(
+        line.speaker, "logger"
+    )
     begins = _DIGITS.sub("0", line.raw[:32])
     form = begins[: begins.rfind("0") + 1] if kind == "logger" else line.speaker
     return kind, f"{kind} {form} {line.is_zoned}"

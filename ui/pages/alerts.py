@@ -247,7 +247,7 @@ def _history(view: AlertView) -> Markup:
     lines = []
     for each in reversed(view.history):
         event = each.event
-        who = "the rule" if event.change in BY_RULES else (event.author or "somebody")
+        who = "the rule" if event.change in BY_RULES else (event.author or text.NO_NAME)
         words = SAYS[event.change.value]
         what: list[Content] = [instant(event.at), f" {who}: {words}"]
         if event.until is not None:
@@ -308,7 +308,7 @@ def _rule(view: RuleView) -> Markup:
     history = [
         html.Li(
             [
-                instant(change.at), f" {change.author or 'somebody'}: ",
+                instant(change.at), f" {change.author or text.NO_NAME}: ",
                 f"undid {change.undoes}" if change.undoes else ", ".join(
                     f"{name} {'by default' if value is None else f'{value:g}'}" for name, value in change.values
                 ),

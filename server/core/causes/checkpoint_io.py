@@ -60,7 +60,12 @@ def reads(evidence: Evidence) -> Reading | None:
 def match(case: Case) -> Match | None:
     """The earliest line that tells of it; an exception that only collects those of ranks, with what the first was."""
     found = from_lines(case, RULE)
-    if found is not None and found.rank is None and found.initiating and found.initiating[0].evidence.source == "kernel":
+    if (
+        found is not None
+        and found.rank is None
+        and found.initiating
+        and found.initiating[0].evidence.source == "kernel"
+    ):
         return _of_storage(case, found)
     if found is None or not found.initiating or COLLECTS not in found.initiating[0].evidence.text:
         return found

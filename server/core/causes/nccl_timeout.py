@@ -81,7 +81,9 @@ def _unheard(case: Case, ranks: list[int]) -> str:
         return ": the link or the kernel did not finish"
     if len(silent) <= MOST_NAMED:
         named = ", ".join(map(str, silent))
-        return f"; of rank{'s' * (len(silent) > 1)} {named} it is not known that {'they' if silent[1:] else 'it'} waited"
+        return (
+            f"; of rank{'s' * (len(silent) > 1)} {named} it is not known that {'they' if silent[1:] else 'it'} waited"
+        )
     return f"; {len(silent)} of {_least_size(case, ranks)} are not known to have waited"
 
 

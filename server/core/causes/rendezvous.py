@@ -18,7 +18,9 @@ def match(case: Case) -> Match | None:
     found = from_lines(case, RULE)
     if found is not None:
         return replace(found, rank=None)
-    echoes = [sign for sign in case.signs if sign.reading.role is CausalRole.CASCADE and sign.reading.cause == "network"]
+    echoes = [
+        sign for sign in case.signs if sign.reading.role is CausalRole.CASCADE and sign.reading.cause == "network"
+    ]
     if not echoes or not all(is_lone(sign.text) for sign in echoes):
         return None
     first = echoes[0]

@@ -55,8 +55,8 @@ UNLIKE_ADVICE = (
 )
 ENDED = "{where} says that its script ended: {words}."
 LEFT = (
-    "See what that rank does otherwise: fewer batches, another count of steps, an early return. Every rank has to reach "
-    "the last collective before one leaves."
+    "See what that rank does otherwise: fewer batches, another count of steps, an early return. Every rank has to "
+    "reach the last collective before one leaves."
 )
 LEFT_MISSING = (Wanted("the last lines of that rank (whether it had done all of its steps)"),)
 ENDS_LOOPS = frozenset({"StopIteration", "StopAsyncIteration"})
