@@ -36,9 +36,9 @@ OWN_FAULTS = frozenset(
         "checkpoint_corrupt",
         "collective_mismatch",
         "crash",
-    }  # fmt: skip
+    }
 )
-"""Classes of faults that come of the program, or of what it reads: nothing outside two runs makes them fail together."""
+"""Classes of faults that come of the program, or of what it reads: nothing outside two runs makes both of them fail."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,9 @@ _SAYS_WHY = re.compile(
     r"refused|\breset\b|aborted|closed|broken pipe|unreachable|no route|unresponsive|retry (?:count )?exceeded"
     r"|(?:RNR_)?RETRY_EXC|status=1[23]\b|\bport error|catastrophic|link (?:is )?down|NETDEV WATCHDOG|carrier|unplugged"
     r"|port \d{1,4} (?:state )?(?:is )?down|definitely down|health check|name resolution|not known|resolve host"
-    r"|gaierror|ss_family|address\.cc|certificate|\bSSL|shutdown|crash|exited|Slow ?Down|Unavailable\b|TooMany|rateLimit"
-    r"|\b(?:4\d\d|50[0-357-9]) (?:Client|Server|Too|Bad|Service|Internal)|got \d{1,6} bytes|\bUCX\b|efa_rdm_|libfabric"
-    r"|\bPMIX\b|wc_status|IBV_WC_|previous error|earlier error",
+    r"|gaierror|ss_family|address\.cc|certificate|\bSSL|shutdown|crash|exited|Slow ?Down|Service ?Unavailable"
+    r"|TooMany|rateLimit|\b(?:4\d\d|50[0-357-9]) (?:Client|Server|Too|Bad|Service|Internal)|got \d{1,6} bytes|\bUCX\b"
+    r"|efa_rdm_|libfabric|\bPMIX\b|wc_status|IBV_WC_|previous error|earlier error",
     re.IGNORECASE,
 )
 """What happened to the connection, or who did something to it: then it is no mere waiting."""
