@@ -141,7 +141,7 @@ RULE = CauseRule(
             confidence=0.5,
             advice="See whether that node is up and its daemon (orted, prted) was killed; then test the way to it.",
         ),
-        line(r"Remote daemon: \[\[\d{1,10},\d{1,10}\],\d{1,10}\] on node [\w.-]{1,120}", role=CausalRole.CONFIRMATION),
+        line(r"Remote daemon: \[[^\n]{1,80}\] on node [\w.-]{1,120}", role=CausalRole.CONFIRMATION),
         line(r"requeue job JobId=\d{1,12} due to failure of node", role=CausalRole.CONFIRMATION),
     ),
 )
