@@ -32,8 +32,8 @@ QUARTER = 15 * MINUTE
 HOUR = 60 * MINUTE
 LEAST = 25 * MINUTE
 """A contradiction of less is no zone's."""
-FARTHEST_HOURS = 26
-"""Between the zones of the earth."""
+FARTHEST_HOURS = 14
+"""From UTC to the farthest zone of the earth."""
 NEAR = QUARTER
 """A stamp so near its neighbours agrees with them."""
 MOST_WRITERS = 64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,6 @@ def test_why_nobody_answered_is_not_guessed_from_waiting():
     )  # fmt: skip
     verdict, _ = judge(Case([TimedEvidence(0, waited)], (), (), None, None, (), (), (), None, False, None))
     assert (verdict.cause, verdict.domain.value, verdict.culprit_rank) == ("user_exception", "unknown", 1)
+    mistaken = replace(waited, code="TypeError", text="TypeError: f() got an unexpected keyword argument 'timeout'")
+    verdict, _ = judge(Case([TimedEvidence(0, mistaken)], (), (), None, None, (), (), (), None, False, None))
+    assert verdict.domain.value == "workload"

@@ -20,8 +20,9 @@ from rerail.server.core.cause_rules import Case, Sign, Weight
 from rerail.server.core.causes.survived import taken_back
 from rerail.server.core.mentions import SPOKEN
 
-OWN = frozenset({"user_exception", "gpu_oom", "data_loader", "checkpoint_io", "loss_anomaly"})
-"""What a program may catch and go on after."""
+OWN = frozenset({"user_exception", "gpu_oom", "loss_anomaly"})
+"""What a program may catch and go on after. Files and loaders are not here: a thread that saves, or batches that were
+fetched ahead, let a run step on for a while before what failed there ends it."""
 STEPS = 2
 ASYNCHRONOUS_NS = 1_000_000_000
 """So long others may go on before they miss a rank."""

@@ -27,6 +27,7 @@ from rerail.server.core.causes.lone_timeouts import is_lone
 from rerail.server.core.exit_words import exits
 from rerail.server.core.facts import Evidence
 from rerail.server.core.naming import exception_in, reported_in, without_numbers
+from rerail.server.core.plain_exceptions import MISTAKES
 from rerail.server.core.view import CausalRole, Domain
 from rerail.server.core.wanted import Wanted
 
@@ -91,7 +92,8 @@ def reads(evidence: Evidence) -> Reading | None:
     if named.type == "SystemExit" and named.message in ("0", "None", ""):
         return Reading(RULE.name, CausalRole.INFORMATIONAL, traits=traits)
     advice = UNLIKE_ADVICE if UNLIKE.search(named.message) else None
-    domain = Domain.UNKNOWN if is_lone(f"{named.type}: {named.message}") else None  # whoever did not answer
+    is_mistake = named.full_type in MISTAKES
+    domain = Domain.UNKNOWN if not is_mistake and is_lone(words) else None  # whoever did not answer
     return Reading(
         RULE.name, CausalRole.INITIATING, RAISED, words, 0.85, Weight.LINE, traits=traits, domain=domain, advice=advice
     )
