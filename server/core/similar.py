@@ -4,8 +4,8 @@ Rules
 - Every piece of likeness has a weight and a sentence. What makes a fault the same (fingerprint, exception, place in the
   code, XID) weighs more than where and when it happened; the same node weighs more than the same moment.
 - The same cause class alone is no likeness: half of all faults would be similar. Beside another likeness it weighs.
-- One cause outside two runs is only supposed where neither fault is the program's own. Of two classes that began at the
-  very same instant it is not: so look logs that were dated alike, and not what one outage does to two runs.
+- One cause outside two runs is only supposed where neither fault is the program's own. Of two that began at the very
+  same instant it is not: so look logs that were dated alike, and not what one outage does to two runs.
 - Ties go to the one nearer in time, then by name.
 """
 
@@ -109,8 +109,7 @@ def _places(one: Traces, other: Traces) -> list[tuple[int, str]]:
         found.append((2, f"After resuming from the same step: {checkpoint}."))
     apart = abs(one.started_at - other.started_at)
     may_be_outside = not {dict(each.parts).get("cause") for each in (one, other)} & OWN_FAULTS
-    is_dated_alike = apart == 0 and dict(one.parts).get("cause") != dict(other.parts).get("cause")
-    if not is_same_run and apart <= NEAR_NS and may_be_outside and not is_dated_alike:
+    if not is_same_run and 0 < apart <= NEAR_NS and may_be_outside:
         found.append((3, f"In another run {duration(apart)} {_before(one, other)}: perhaps one cause outside both."))
     if found and not is_same_run and "config" in here and here["config"] == there.get("config"):
         found.append((1, f"The same {FACET_NAMES['config']}: {here['config']}."))

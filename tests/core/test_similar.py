@@ -50,7 +50,7 @@ def test_the_same_class_weighs_beside_a_place_and_one_outside_cause_is_not_suppo
         traces("other~0", "1:o", DAY, "o", node="n1", cause="network"),
         traces("class~0", "1:k", 9 * DAY, "k", node="n1", cause="host_oom"),
         traces("own~0", "1:w", 60 * 10**9, "w", cause="user_exception"),
-        traces("alike~0", "1:l", 0, "l", cause="network"),
+        traces("alike~0", "1:l", 0, "l", cause="host_oom"),
     ]
     found = most_similar(one, others, 10)
     assert [each.incident_id for each in found] == ["class~0", "other~0"]

@@ -114,7 +114,8 @@ def sentence(page: NodePage) -> str:
     unknown, well = levels.get(LemonLevel.UNKNOWN.value, 0), levels.get(LemonLevel.UNREMARKABLE.value, 0)
     others = []
     if unknown:
-        others.append(f"of {'the other ' if not well else ''}{unknown} too little is known to say")
+        which = unknown if well else "the other one" if unknown == 1 else f"the other {unknown}"
+        others.append(f"of {which} too little is known to say")
     if well:
         others.append("the others fail no more often than their time in use explains")
     return f"{shown}: {'; '.join([', '.join(wants), *others])}."
