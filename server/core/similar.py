@@ -3,7 +3,8 @@
 Rules
 - Every piece of likeness has a weight and a sentence. What makes a fault the same (fingerprint, exception, place in the
   code, XID) weighs more than where and when it happened; the same node weighs more than the same moment.
-- The same cause class alone is no likeness: half of all faults would be similar. Beside another likeness it weighs.
+- The same cause class alone is no likeness: half of all faults would be similar. Beside another likeness it weighs,
+  and another class of another run at the same step is none.
 - One cause outside two runs is only supposed where neither fault is the program's own. Of two that began at the very
   same instant it is not: so look logs that were dated alike, and not what one outage does to two runs.
 - Ties go to the one nearer in time, then by name.
@@ -100,9 +101,10 @@ def _places(one: Traces, other: Traces) -> list[tuple[int, str]]:
     if "node" in here and here["node"] == there.get("node"):
         found.append((4, f"The same node: {here['node']}."))
     is_same_run = one.run_id == other.run_id
+    is_same_class = dict(one.parts).get("cause") == dict(other.parts).get("cause")
     step, other_step = _number(here.get("step")), _number(there.get("step"))
     if step is not None and other_step is not None and abs(step - other_step) <= 1:
-        weight = 4 if is_same_run else 2
+        weight = 4 if is_same_run else 2 if is_same_class else 1
         found.append((weight, f"At the same step: {other_step}{' of the same run' if is_same_run else ''}."))
     checkpoint = here.get("checkpoint")
     if is_same_run and checkpoint is not None and checkpoint == there.get("checkpoint"):

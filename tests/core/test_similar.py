@@ -45,8 +45,9 @@ def test_the_same_fingerprint_weighs_most_then_xids_then_places():
 
 
 def test_the_same_class_weighs_beside_a_place_and_one_outside_cause_is_not_supposed_of_programs():
-    one = traces(node="n1", cause="host_oom")
+    one = traces(node="n1", step="504", cause="host_oom")
     others = [
+        traces("step~0", "1:s", DAY, "s", step="504", cause="network"),
         traces("other~0", "1:o", DAY, "o", node="n1", cause="network"),
         traces("class~0", "1:k", 9 * DAY, "k", node="n1", cause="host_oom"),
         traces("own~0", "1:w", 60 * 10**9, "w", cause="user_exception"),
