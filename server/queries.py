@@ -20,6 +20,7 @@ from rerail.server.core.definitions import Definition, DefinitionInput, definiti
 from rerail.server.core.facts import Fact
 from rerail.server.core.fold import RunFold
 from rerail.server.core.goodput import account, clipped, sliding
+from rerail.server.core.recovery_configs.contradicted import contradiction
 from rerail.server.core.report import iso
 from rerail.server.core.rollup import Resolution
 from rerail.server.core.view import Account, Checkpoint, RunState, RunView, SlidingPoint, Span
@@ -376,6 +377,7 @@ class Queries:
             ),
             config=next((entry.config for entry in around if entry.number in interrupted), None),
             config_after=next((entry.config for entry in around if entry.number == last + 1), None),
+            contradicted_by=None if (against := contradiction(incident, view)) is None else against.sentence,
         )
 
     def changes_near(self, incident_id: str) -> tuple[ChangeNear, ...]:

@@ -333,6 +333,8 @@ class IncidentView:
     """Recovery settings in force when it began, as one JSON object; None where none were told."""
     config_after: str | None
     """The same of the attempt that followed."""
+    contradicted_by: str | None = None
+    """What speaks against the hang it is taken for, as a sentence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,7 @@ def incident_sentence(incident: Incident, *, sees_training: bool = True) -> tupl
     else:
         phrases.append(Phrase(f"{text.headline(text.count(incident.lost_steps, 'step'))} lost"))
     if incident.lost_gpu_ns is not None:
-        phrases.append(Phrase(f", {text.gpu_hours(incident.lost_gpu_ns)} spent"))
+        phrases.append(Phrase(f", {text.gpu_cost(incident)} spent"))
     if incident.failed_relaunches:
         phrases.append(Phrase(f", {text.count(incident.failed_relaunches, 'failed relaunch', 'failed relaunches')}"))
     phrases.append(Phrase("."))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from rerail.server.core.facts import Initiator, Outcome, Phase, Scope
 from rerail.server.core.recovery_configs.knobs import OFF, Setting
 from rerail.server.core.search.cause_names import WRITTEN_OUT
-from rerail.server.core.view import CausalRole, Domain, FailureRates, RunState
+from rerail.server.core.view import CausalRole, Domain, FailureRates, Incident, RunState
 from rerail.server.core.words import (  # noqa: F401 - as text.…
     THIN,
     UNKNOWN,
@@ -35,6 +35,12 @@ def mttf(rates: FailureRates) -> str:
     if rates.mttf_ns is None:
         return f"over {duration(rates.mttf_low_ns)}"
     return f"{duration(rates.mttf_ns)} ({duration(rates.mttf_low_ns)} to {duration(rates.mttf_high_ns)})"
+
+
+def gpu_cost(incident: Incident, unknown: str = UNKNOWN) -> str:
+    """What an incident cost, as far as that is known."""
+    cost = gpu_hours(incident.lost_gpu_ns, unknown)
+    return f"at least {cost}" if incident.is_cost_least else cost
 
 
 def gpu_hours(length_gpu_ns: int | None, unknown: str = UNKNOWN) -> str:

@@ -19,7 +19,6 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from rerail.server.core.report import account_figures, definition_figures, figures, incident_figures, iso
-from rerail.server.core.stepped_on import stepped_on
 from rerail.server.core.view import Account
 from rerail.server.errors import (
     LogGoneError,
@@ -88,9 +87,7 @@ def incident_answer(found: IncidentView) -> dict[str, object]:
     """An incident and what stands around it; the incident itself in the words of `docs/facts.md`."""
     shape = plain(found)
     assert isinstance(shape, dict)
-    against = stepped_on(found.incident, found.attempts)
-    told = {**incident_figures(found.incident), "contradicted_by": None if against is None else against.sentence}
-    return {**shape, "incident": told}
+    return {**shape, "incident": {**incident_figures(found.incident), "contradicted_by": found.contradicted_by}}
 
 
 def run_answer(

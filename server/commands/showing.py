@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from rerail.server.api.answers import incident_answer, plain, run_answer
 from rerail.server.commands import opened_store, settings_of
 from rerail.server.core.report import iso
-from rerail.server.core.stepped_on import stepped_on
 from rerail.server.errors import RerailError
 from rerail.server.instants import parse_instant
 from rerail.server.queries import Queries
@@ -118,9 +117,8 @@ def show_incident(parsed: argparse.Namespace) -> int:
     incident = view.incident
     print(f"{incident.incident_id} of {incident.run_id}: {incident.verdict.sentence}")
     print(f"{incident.verdict.cause} ({incident.verdict.domain.value}), confidence {incident.verdict.confidence:.0%}")
-    against = stepped_on(incident, view.attempts)
-    if against is not None:
-        print(f"against that: {against.sentence}")
+    if view.contradicted_by is not None:
+        print(f"against that: {view.contradicted_by}")
     print(f"started {iso(incident.started_at)}, ended {iso(incident.ended_at) or 'not yet'}")
     lost = "lost steps not known" if incident.lost_steps is None else f"{incident.lost_steps} steps redone"
     print(f"{_length(incident.time_to_recover_ns)} to recover, {lost}")

@@ -203,4 +203,5 @@ def incident(
         fingerprint=findings.fingerprint,
         facets=findings.facets,
         relaunches=findings.relaunches,
+        is_cost_least=capacities.is_known and paid_until < end,
     )

@@ -276,6 +276,7 @@ def incident_figures(incident: Incident) -> dict[str, object]:
         "lost_steps": incident.lost_steps,
         "lost_seconds": seconds(incident.lost_ns),
         "lost_gpu_hours": gpu_hours(incident.lost_gpu_ns),
+        "lost_gpu_hours_is_least": incident.is_cost_least,
         "rollback": None if incident.rollback is None else rollback_figures(incident.rollback),
         "exit_codes": {str(rank): code for rank, code in incident.exit_codes},
         "evidence": [

@@ -313,6 +313,8 @@ class Incident:
     """Where, when and to whom: node, rank, step, checkpoint, config, run; what is not known is left out."""
     relaunches: tuple[RelaunchVerdict, ...] = ()
     """Of every attempt after the first that ended too: why. `verdict` is that of the first."""
+    is_cost_least: bool = False
+    """`lost_gpu_ns` stops where an open incident's run was heard last: its GPUs may be held, and nobody knows."""
 
     @property
     def counts(self) -> bool:

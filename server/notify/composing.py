@@ -92,17 +92,21 @@ def _told(
 def _incident(queries: Queries, incident_id: str) -> tuple[str | None, str | None, str | None]:
     """What it cost so far, why, and an incident like it that is worth naming."""
     try:
-        found = queries.incident(incident_id).incident
+        whole = queries.incident(incident_id)
+        found = whole.incident
         alike = queries.problems.similar(incident_id, 5).similar
     except NotFoundError:
         return None, None, None
-    gpu = "" if found.lost_gpu_ns is None else f", {found.lost_gpu_ns / HOUR_NS:.1f} GPU-h"
+    least = "at least " if found.is_cost_least else ""
+    gpu = "" if found.lost_gpu_ns is None else f", {least}{found.lost_gpu_ns / HOUR_NS:.1f} GPU-h"
     so_far = " so far" if found.is_open else ""
     lost = "lost steps not known" if found.lost_steps is None else f"{count(found.lost_steps, 'step')} to redo"
     cost = f"cost{so_far}: {duration(found.so_far_ns)}, {lost}{gpu}"
     verdict = (
         f"cause: {found.verdict.cause.replace('_', ' ')} ({found.verdict.confidence:.0%}): {found.verdict.sentence}"
     )
+    if whole.contradicted_by is not None:
+        verdict += f" Against that: {whole.contradicted_by}"
     return cost, verdict, worth_naming(alike)
 
 

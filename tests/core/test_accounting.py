@@ -397,6 +397,14 @@ def test_an_iteration_after_steps_without_one_is_a_second_attempt(order: int):
     assert view.account.productive_ns == 200 * SECOND
 
 
+def test_what_an_open_incident_costs_is_known_until_the_run_was_heard_last():
+    story = Story(gpus=256).start().bring_up(20).steps(1, 100).die(after=5).stop(2)
+    (fresh,), (old,) = story.view().incidents, story.view(later=3600).incidents
+    assert (fresh.is_cost_least, old.is_cost_least) == (False, True)
+    assert fresh.lost_gpu_ns == old.lost_gpu_ns == 256 * 7 * SECOND
+    assert old.so_far_ns == 3607 * SECOND
+
+
 @pytest.mark.parametrize("order", [1, -1])
 def test_an_iteration_that_a_log_told_of_early_begins_where_its_ranks_say(order: int):
     """Lines without a stamp are as old as the stamp before them: older than the last step of the iteration before."""

@@ -106,6 +106,15 @@ def test_timeouts_in_the_wrong_order_are_told_in_a_sentence():
     assert (second.inner, second.outer) == ("soft_timeout", "hard_timeout")
 
 
+def test_every_pair_in_the_wrong_order_is_told_and_not_neighbours_alone():
+    config = normalised(
+        told(rank_section_timeouts={"step": 2000}, collective_timeout=1800, rank_heartbeat_timeout=60, time_limit=600)
+    )
+    pairs = {(each.inner, each.outer) for each in violations(config)}
+    assert ("section_timeouts", "heartbeat_timeout") in pairs and ("section_timeouts", "collective_timeout") in pairs
+    assert all(each.sentence for each in violations(config))
+
+
 def test_what_is_off_or_unknown_is_stepped_over():
     config = normalised(told(rank_section_timeouts={"step": 700}, rank_heartbeat_timeout=600, collective_timeout=None))
     assert [(each.inner, each.outer) for each in violations(config)] == [("section_timeouts", "heartbeat_timeout")]

@@ -40,6 +40,9 @@ def test_the_ledger_tells_what_was_changed_why_and_what_came_of_it(queries: Quer
         assert row.change.initiator == "operator" and row.said.changed_by == config_year.WHO
     assert (shorter.before.contradicted_hangs, shorter.after.contradicted_hangs) == (0, 4)
     assert (back.before.contradicted_hangs, back.after.contradicted_hangs) == (4, 0)
+    against = [queries.incident(each.incident_id).contradicted_by for each in queries.incidents(config_year.RUN).rows]
+    assert len([each for each in against if each]) == 4, "the incidents say of themselves what the ledger counts"
+    assert "the ranks may have been healthy" in " ".join(filter(None, against))
     assert shorter.before.detecting is not None and shorter.before.detecting.p50_ns == 1800 * 10**9
     assert shorter.after.detecting is not None and shorter.after.detecting.p50_ns == 300 * 10**9
     assert [each.row.change.change_id for each in queries.configs.changes_about(f"{config_year.RUN}~5", ())] == [

@@ -17,7 +17,6 @@ from dash.exceptions import PreventUpdate
 
 from rerail.server.core.notes import SubjectKind
 from rerail.server.core.recovery_configs.stretches import attempt_config
-from rerail.server.core.stepped_on import stepped_on
 from rerail.server.core.view import CausalRole, EvidenceLine, Incident
 from rerail.server.errors import NotFoundError
 from rerail.server.queries import Queries
@@ -212,7 +211,7 @@ def _anatomy(incident: Incident) -> Markup:
         ("time to recover", _recovery_words(incident)),
         ("steps lost", unknown if incident.lost_steps is None else text.number(incident.lost_steps)),
         ("training to redo", unknown if incident.lost_ns is None else text.duration(incident.lost_ns)),
-        ("cost", text.gpu_hours(incident.lost_gpu_ns, "unknown: no GPU number was told")),
+        ("cost", text.gpu_cost(incident, "unknown: no GPU number was told")),
     ]
     if incident.rollback is not None:
         rollback = incident.rollback
@@ -243,10 +242,10 @@ def _anatomy(incident: Incident) -> Markup:
 def _verdict(found: IncidentView) -> Markup:
     verdict = found.incident.verdict
     confidence = verdict.confidence
-    against = stepped_on(found.incident, found.attempts)
+    against = found.contradicted_by
     body: list[Content] = [
         html.P(verdict.sentence or "Nothing says why.", className="verdict"),
-        html.P([html.Strong("Against that: "), against.sentence], className="note") if against is not None else None,
+        html.P([html.Strong("Against that: "), against], className="note") if against is not None else None,
         html.Div(
             [
                 badge(text.cause(verdict.cause), "outline"),

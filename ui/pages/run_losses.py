@@ -234,7 +234,7 @@ def _incident_row(incident: Incident, longest: int) -> Sequence[Content]:
         else "not yet"
         if incident.is_open
         else text.DASH,
-        text.gpu_hours(incident.lost_gpu_ns, text.DASH),
+        text.gpu_cost(incident, text.DASH),
     )
 
 

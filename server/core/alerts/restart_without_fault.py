@@ -1,6 +1,7 @@
 """Restart without a fault: a monitor restarted ranks that nothing was wrong with.
 
-Either nobody stated a fault, or the monitor says that it waited for a sign of life while steps were completed.
+Either nobody stated a fault, or the hang that it saw is contradicted: by steps that were completed while it waited, or
+by a longer gap that the run outlived.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from itertools import pairwise
 
 from rerail.server.core.alert_rules import HOUR, AlertRule, Finding, Severity, Threshold, Thresholds, incident_of
 from rerail.server.core.facts import Initiator
-from rerail.server.core.stepped_on import stepped_on
+from rerail.server.core.recovery_configs.contradicted import contradiction
 from rerail.server.core.view import RunView
 
 
@@ -23,7 +24,7 @@ def _find(run: RunView, limits: Thresholds) -> Iterable[Finding]:
     }
     contradicted = [
         each
-        for each in (stepped_on(incident, run.attempts) for incident in run.incidents)
+        for each in (contradiction(incident, run) for incident in run.incidents)
         if each is not None and run.as_of - each.at <= window
     ]
     found |= {each.attempt: each.at for each in contradicted}

@@ -1,8 +1,8 @@
 """Nesting: time-outs that guard each other must lie inside one another, or the wrong one fires.
 
 Rules
-- section < collective < rank heartbeat < scheduler limit; soft < hard < barrier. Of a chain each is compared with the
-  next one that is known: what is off or unknown is stepped over and violates nothing.
+- section < collective < rank heartbeat < scheduler limit; soft < hard < barrier. Of a chain each is compared with all
+  that must be longer; what is off or unknown violates nothing.
 - Equal is a violation too: which of two fires first would be chance.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations
 
 from rerail.server.core.recovery_configs.knobs import KNOB, RecoveryConfig
 from rerail.server.core.words import duration
@@ -52,7 +52,7 @@ def violations(config: RecoveryConfig) -> tuple[Violation, ...]:
     found = []
     for chain in CHAINS:
         known = [(name, length) for name in chain if (length := _longest(config, name)) is not None]
-        for (inner, short), (outer, long) in pairwise(known):
+        for (inner, short), (outer, long) in combinations(known, 2):
             if short >= long:
                 found.append(Violation(inner, outer, short, long, _sentence(inner, outer, short, long)))
     return tuple(found)

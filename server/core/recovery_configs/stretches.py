@@ -6,8 +6,7 @@ Rules
 - A stretch that is the whole run has the run's own account, debt included; of several each has its window's, where debt
   has no place.
 - Of an attempt that told no settings nothing is known: it is a stretch of its own, without a fingerprint.
-- A hang verdict is *contradicted* where the run was silent for at least as long as the time-out that killed it, in the
-  same kind of phase, and came back by itself: the ranks that were killed may have been healthy.
+- A hang verdict may be *contradicted* (`contradicted.py`): the ranks that were killed may have been healthy.
 """
 
 from __future__ import annotations
@@ -17,13 +16,10 @@ from dataclasses import dataclass
 
 from rerail.server.core.facts import Phase
 from rerail.server.core.goodput import account
+from rerail.server.core.recovery_configs.contradicted import contradiction
 from rerail.server.core.recovery_configs.knobs import RecoveryConfig
 from rerail.server.core.recovery_configs.normalising import recovery_config
-from rerail.server.core.stepped_on import stepped_on
 from rerail.server.core.view import Account, Attempt, Incident, RunView, Span
-
-HANGS = ("hang", "nccl_timeout")
-"""Causes whose verdict rests on a time-out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +104,7 @@ def stretches(view: RunView, spans: Sequence[Span]) -> tuple[Stretch, ...]:
                 elapsed_gpu_ns=None if gpus is None else gpus.elapsed_ns,
                 kept_steps=max(0, reached - max(high_water, began_with or 0)),
                 contradicted_hangs=sum(
-                    is_contradicted(each, view, config)
+                    contradiction(each, view, config) is not None
                     for each in view.incidents
                     if members[0].number <= each.attempts[0] <= members[-1].number
                 ),
@@ -127,22 +123,6 @@ def _mark(config: RecoveryConfig | None) -> str | None:
 
 def _window(view: RunView, spans: Sequence[Span], start: int, end: int | None) -> Account:
     return account(spans, start, view.as_of if end is None else end)
-
-
-def is_contradicted(incident: Incident, view: RunView, config: RecoveryConfig | None) -> bool:
-    """Whether a hang verdict may have killed healthy ranks."""
-    if not incident.counts or incident.verdict.cause not in HANGS or config is None:
-        return False
-    if stepped_on(incident, view.attempts) is not None:
-        return True
-    armed = config.setting("heartbeat_timeout").seconds
-    if armed is None:
-        return False
-    healthy = max(
-        (each.max_gap_ns for each in view.heartbeat if each.phase != Phase.INITIALIZING.value),
-        default=0,
-    )
-    return healthy >= armed * 1_000_000_000
 
 
 def detecting_ns(incident: Incident) -> int:
