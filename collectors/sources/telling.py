@@ -38,7 +38,7 @@ LITERALS: tuple[bytes, ...] = (
     b"EmptyDir",
     b"# EXIT rc", b"raining done", b"raining compl", b"raining finish", b"inished training",
     b"ost communication", b"emote daemon", b"has been open", b"is open for", b"ut of section",
-    b"cript ended", b"cript finished", b"cript exited", b"cript has ", b"ed normally", b"ing normally",
+    b"one waiting", b"cript ended", b"cript finished", b"cript exited", b"cript has ", b"ed normally", b"ing normally",
 )  # fmt: skip
 """None of them holds a digit: lines are also compared without their digits."""
 

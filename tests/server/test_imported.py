@@ -123,6 +123,9 @@ def test_a_run_that_its_launcher_gave_up_is_ended_with_the_reason(
         ("# EXIT rc=[0] wall=30.8s", "completed", ""),
         ("I1129 12:00:09.228000 77 torch/x/api.py:1] Local worker group finished (WorkerState.FAILED). Waiting 300 seconds "
          "for other agents to finish", "failed", "no restart was left; all 3 restarts are spent"),
+        ("I1129 12:00:08.228000 77 torch/x/api.py:1] [default] worker group successfully finished. Waiting 300 seconds for "
+         "other agents to finish.\nI1129 12:00:09.228000 77 torch/x/api.py:2] Done waiting for other agents. Elapsed: 0.0002 "
+         "seconds", "completed", ""),
     ],
 )  # fmt: skip
 def test_the_last_line_of_a_launcher_ends_the_run(tmp_path: Path, last: str, outcome: str, words: str, capsys):
