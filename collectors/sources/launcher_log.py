@@ -48,6 +48,9 @@ BLOCK_NAMES = frozenset(
     {"max_restarts", "monitor_interval", "restart_policy", "min_nodes", "max_nodes", "nproc_per_node", "rdzv_backend"}
 )
 A_SECOND = 1_000_000_000
+CANCELLED_AT = re.compile(r"CANCELLED AT (?P<day>\d{4}-\d\d-\d\d)T(?P<clock>\d\d:\d\d:\d\d)")
+NEAR_NS = 40 * 60 * A_SECOND
+"""So long after the last stamp of a log that of another writer may be; the next time zones are farther apart."""
 SERIOUS = frozenset({"ERROR", "CRITICAL", "FATAL", "WARNING"})
 
 
@@ -382,7 +385,7 @@ class LauncherLog:
             else:
                 self.going_on.told_of_machine(self._offset, self.attempts.state.attempt)
             attempts.evidence(
-                line.at,
+                line.at if line.at is not None else self._cancelled_at(line.text),
                 line.source,
                 line.text[:4000],
                 rank=line.rank,
@@ -390,6 +393,16 @@ class LauncherLog:
                 code=line.code,
                 node=line.node if line.source == "kernel" and line.node else line.host,
             )
+
+    def _cancelled_at(self, text: str) -> int | None:
+        """When Slurm says that it cancelled a step, in a log whose own stamps come shortly before; None where they do
+        not: another time zone may be behind it."""
+        told, last = CANCELLED_AT.search(text) if "CANCELLED AT" in text else None, self.attempts.state.last_at
+        at = None if told is None or last is None else self.clock.instant(f"{told['day']} {told['clock']}")
+        if at is None or last is None or not 0 <= at - last < NEAR_NS:
+            return None
+        self.attempts.heard(at)
+        return at
 
     def _deepspeed_rank(self, line: Line) -> int | None:
         """The local rank of the process that a line of DeepSpeed's launcher is about."""

@@ -105,12 +105,12 @@ def interruptions(files: RunFiles) -> list[Interruption]:
         runs.setdefault(fact.run, []).append(fact)
     found = []
     for run in sorted(runs, key=lambda name: (name != RUN, min(fact.at for fact in runs[name]), name)):
-        found += _of_run(run, runs[run], files.placed_attempts if run == RUN else set())
+        found += of_run(run, runs[run], files.placed_attempts if run == RUN else set())
     return found
 
 
-def _of_run(run: str, facts: Sequence[Fact], placed: set[int]) -> list[Interruption]:
-    """What stopped of one run."""
+def of_run(run: str, facts: Sequence[Fact], placed: set[int]) -> list[Interruption]:
+    """What stopped of one run; `placed` are the attempts that have a place of their own."""
     fold = RunFold(run)
     fold.add(facts)
     view = fold.view(max(fact.at for fact in facts) + A_SECOND)

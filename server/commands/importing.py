@@ -16,6 +16,7 @@ import re
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -25,13 +26,14 @@ from pathlib import Path
 from typing import BinaryIO
 from zoneinfo import ZoneInfo
 
-from rerail.collectors.formats import ImportFormat, OldFile, OldFolder, formats
+from rerail.collectors.formats import Ends, ImportFormat, OldFile, OldFolder, formats
 from rerail.collectors.masking import masked
 from rerail.collectors.packed_files import open_packed
 from rerail.collectors.sources.encodings import text_stream
 from rerail.collectors.uploads import CUT_OFF
 from rerail.server.commands import opened_store, settings_of
 from rerail.server.commands.imported import Taken, told_of
+from rerail.server.commands.open_ends import OpenEnds
 from rerail.server.core.codec import FactError, encode_line
 from rerail.server.core.facts import Fact
 from rerail.server.core.view import RunView
@@ -90,8 +92,9 @@ def import_files(parsed: argparse.Namespace) -> int:
     zone = zone_seconds(parsed.zone)
     now = None if parsed.still_running else time.time_ns()
     together = old_format is not None and old_format.read_together is not None and len(paths) > 1
+    ends = OpenEnds()
     files = [
-        _File(path, parsed.run_id, old_format, counts, taken, zone, now, paths if together else ())
+        _File(path, parsed.run_id, old_format, counts, taken, zone, now, paths if together else (), ends)
         for path in (paths[:1] if together else paths)
     ]
     if parsed.stdout:
@@ -110,12 +113,15 @@ def import_files(parsed: argparse.Namespace) -> int:
         return 0
     settings = settings_of(parsed)
     if parsed.url or settings.url:
-        send = sender(str(parsed.url or settings.url).rstrip("/"), settings.token)
+        url = str(parsed.url or settings.url).rstrip("/")
+        send = sender(url, settings.token)
+        ends.is_known = lambda run: _is_on(url, run, settings.token)
         for file in files:
             _import_file(file, send, counts)
         told = told_of(taken, ((run, None) for run in taken.runs), parsed.paths)
     else:
         with opened_store(settings, may_make=True) as store:
+            ends.is_known = lambda run: store.view(run) is not None
             for file in files:
                 _import_file(file, writer(store), counts)
             derive_waiting(store)
@@ -128,6 +134,20 @@ def import_files(parsed: argparse.Namespace) -> int:
     for line in told:
         print(line, file=sys.stderr)
     return 1 if counts.rejected and not (counts.accepted or counts.duplicate) else 0
+
+
+def _is_on(url: str, run: str, token: str | None) -> bool:
+    """Whether a server knows a run; True where it does not say."""
+    request = urllib.request.Request(f"{url}/api/v1/runs/{urllib.parse.quote(run, safe='')}")
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    try:
+        with urllib.request.urlopen(request, timeout=60):
+            return True
+    except urllib.error.HTTPError as error:
+        return error.code != 404
+    except (urllib.error.URLError, TimeoutError):
+        return True
 
 
 def _view(store: Store, run: str) -> RunView | None:
@@ -187,11 +207,12 @@ class _File:
 
     def __init__(
         self, path: str, run_id: str | None, old_format: ImportFormat | None, counts: Counts, taken: Taken,
-        zone: int = 0, now: int | None = None, together: Sequence[str] = (),
+        zone: int = 0, now: int | None = None, together: Sequence[str] = (), ends: Ends | None = None,
     ) -> None:  # fmt: skip
         self.path = path
         self._zone = zone
         self._now = now
+        self._ends = ends
         self._together = together
         """The paths that are read as one; empty where this one is read alone."""
         self._taken = taken
@@ -214,7 +235,9 @@ class _File:
     def _facts(self, old_format: ImportFormat) -> Iterator[Fact]:
         if old_format.read_folder is not None and self.path != "-" and Path(self.path).is_dir():
             run = self._run_id or Path(self.path).resolve().name or self._stem
-            return old_format.read_folder(OldFolder(self.path, run, self._refuse, self._remark, self._zone, self._now))
+            return old_format.read_folder(
+                OldFolder(self.path, run, self._refuse, self._remark, self._zone, self._now, self._ends)
+            )
         if self._together and old_format.read_together is not None:
             every = [_File(path, self._run_id, old_format, self._counts, self._taken, self._zone, self._now)
                      for path in self._together]  # fmt: skip
@@ -235,6 +258,7 @@ class _File:
             at=self._written_at(),
             zone_seconds=self._zone,
             now=self._now,
+            ends=self._ends,
             refuse=self._refuse,
             remark=self._remark,
         )
