@@ -16,8 +16,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
 
 from rerail.collectors.masking import masked
+from rerail.collectors.sources.last_words import ending_of
 from rerail.server.core.codec import canonical
 from rerail.server.core.facts import (
     AttemptEnded,
@@ -96,6 +98,9 @@ class AttemptState:
     """A signal ended the launcher of the current attempt, and nobody said whose."""
     cancelled_by: str = ""
     """What Slurm said of a cancellation of the current attempt's step without any reason: somebody asked for it."""
+    told_over: list[Any] = field(default_factory=list)
+    """`[outcome, words, first byte, whether it is a notice]` of a line that says that the job of the current attempt is
+    ended (`last_words.py`)."""
     tells_starts: bool = False
     """The launcher prints when attempts start, not only how they end: nobody else needs to tell them."""
     restarts_left: int | None = None
@@ -214,6 +219,7 @@ class Attempts:
             state.iterations, state.last_iteration = {}, 0
             state.cancelled_as = None
             state.is_signalled, state.cancelled_by = False, ""
+            state.told_over = []
         state.is_started = True
         state.is_over = False
 
@@ -324,6 +330,21 @@ class Attempts:
         state.is_signalled = not is_asked_for
         self.end_run(at, Outcome.STOPPED if is_asked_for else Outcome.FAILED, words)
 
+    def end_where_told(self, step_offset: int) -> bool:
+        """Nothing came for a while: where a line said that the job is ended, it has. Whether an end was stated.
+
+        `step_offset`: the first byte of the last step line; a notice before it announced an end that did not come.
+        """
+        state = self.state
+        if not (state.told_over and state.is_started) or state.is_over or "ended" in state.told or state.last_at is None:
+            return False
+        outcome, words, offset, is_notice = state.told_over
+        if is_notice and step_offset > offset:
+            return False
+        self._offset, self._count = offset, FACTS_PER_BYTE - 3
+        self.end_run(state.last_at, Outcome(outcome), words)
+        return True
+
     def why_over(self, words: str) -> str:
         """Why the run is over: `words`, what the launcher said, and that restarts are spent where it counts them."""
         state = self.state
@@ -375,6 +396,8 @@ class Attempts:
             state.held.append(kept)
         else:
             self.facts.append(Evidence(**self._place(at, kept), **self._evidence_of(kept)))  # type: ignore[arg-type]
+        if (ending := ending_of(text)) is not None and not (state.told_over and ending[1]):
+            state.told_over = [ending[0].value, masked(text)[:1000], self._offset, ending[1]]
         if "CANCELLED AT" in text and (told := _CANCELLED.search(text)) is not None:
             words = masked(text)[:1000]
             if told["why"] is not None:

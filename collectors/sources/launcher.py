@@ -8,6 +8,8 @@ Rules
   again states the same facts.
 - Cycle files alone state when attempts formed; beside a log they only tell where the per-cycle logs are.
 - A log that cannot be read is `SourceDown`.
+- Where a scheduler, a cloud or a coordinator said that it ends the job (`last_words.py`), and nothing came since, the
+  attempt has ended. Evidence that only accuses ends nothing while a log may still grow: an import judges that.
 
 `finish` is for logs that will not grow: what waits for a stamp gets the last there was.
 """
@@ -55,6 +57,9 @@ BROKEN_AFTER_NS = 30 * 1_000_000_000
 
 HELD_SECONDS = 15.0
 """How long evidence waits for a stamp while the log is silent, before the file's own time is taken."""
+
+GRACE_SECONDS = 90.0
+"""How long a log must be silent behind a line that says that the job is ended: Slurm waits 30 s before it kills."""
 
 
 class LauncherSource:
@@ -157,6 +162,9 @@ class LauncherSource:
             progress.date_back(status.st_mtime_ns)
             if state.held:
                 attempts.heard(status.st_mtime_ns)
+            if time.time() - status.st_mtime > GRACE_SECONDS:
+                progress.flush_all()
+                attempts.end_where_told(progress.state.step_offset)
         progress.flush()
         if nuls := nul_count(path, begin, offset):
             logger.warning("%s: %s", path, nul_words(nuls))

@@ -85,7 +85,7 @@ _TELLING = re.compile(
     r"|^/job:\w{1,60}/(?:replica:\d{1,4}/)?task:\d{1,7}\s*$"
     r"|task:\d{1,7}[^\n]{0,40}unhealthy|watchdog hang|NET/OFI[^\n]{0,160}(?:[Uu]nresponsive|[Uu]nreachable)"
     r"|low on resource|ephemeral (?:local )?storage|EmptyDir volume|tasks [\d,-]{1,60}: Exited"
-    r"|socket times out|modify QP|OPS function error"
+    r"|socket times out|modify QP|OPS function error|detected fatal errors|job killed"
 )
 _NEVER = re.compile(r"num nan iterations|\bINFO\b[^\n]{0,80}retry|timeout ?=|timeout: \d|--[\w-]{0,40}timeout")
 _ALWAYS = re.compile(r"Error|ERROR|rror:|Xid|out of memory|oom|CANCELLED|killed", re.IGNORECASE)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
+import time
 from pathlib import Path
 
 import pytest
 
 from rerail.collectors.sources.launcher import LauncherSource
-from rerail.server.core.facts import Fact
+from rerail.server.core.facts import AttemptEnded, AttemptStarted, Fact, RunEnded
 from tests.collectors.test_contract import by_identity, story_of, valid
 
 CORPUS = Path(__file__).parent.parent / "corpus"
@@ -83,3 +85,52 @@ def test_a_log_that_is_replaced_is_read_from_its_beginning(tmp_path: Path) -> No
     second = source.finish(first.cursor)
     assert {fact.emitter for fact in first.facts}.isdisjoint({fact.emitter for fact in second.facts})
     assert any("heartbeat" in getattr(fact, "text", "") for fact in second.facts if getattr(fact, "text", None))
+
+
+STEPS = [
+    f"[2026-11-20 10:00:{second:02}] iteration {second}/ 200 | elapsed time per iteration (ms): 1000.0 | lm loss: 1.0 |"
+    for second in range(1, 9)
+]
+LAST_WORDS = {
+    "slurmstepd: error: *** JOB 8 ON n1 CANCELLED AT 2026-11-20T10:01:00 DUE TO PREEMPTION ***": "preempted",
+    "slurmstepd: error: *** JOB 8 ON n1 CANCELLED AT 2026-11-20T10:01:00 DUE TO TIME LIMIT ***": "failed",
+    "slurmstepd: error: *** JOB 8 ON n1 CANCELLED AT 2026-11-20T10:01:00 ***": "stopped",
+    "srun: error: Node failure on node022": "failed",
+    '2026-11-20 10:00:09,000 INFO spot: instance-action: {"action": "terminate", "time": "2026-11-20T10:02:09Z"}': (
+        "preempted"
+    ),
+    "F1120 10:00:09.000000 1711 client.h:80] Terminating process because the JAX distributed service detected fatal "
+    "errors.": "failed",
+    "=>> PBS: job killed: walltime 3600 exceeded limit 3600": "failed",
+    "TERM_OWNER: job killed by owner.": "stopped",
+}
+
+
+def followed(path: Path, *parts: list[str]) -> list[Fact]:
+    """What a follower states that looks while each part is fresh, and again when the log was silent for long."""
+    facts: list[Fact] = []
+    cursor = None
+    for part in parts:
+        with path.open("a") as file:
+            file.write("".join(f"{line}\n" for line in part))
+        for ago in (0, 300):
+            os.utime(path, (time.time() - ago,) * 2)
+            polled = LauncherSource(node="vm", run="r", log=path, zone_seconds=0).poll(cursor)
+            facts, cursor = [*facts, *polled.facts], polled.cursor
+    return facts
+
+
+@pytest.mark.parametrize(("line", "outcome"), LAST_WORDS.items())
+def test_a_followed_log_ends_where_a_scheduler_said_so_and_nothing_came_since(line: str, outcome: str, tmp_path: Path):
+    facts = followed(tmp_path / "run.log", [*STEPS, line])
+    assert [fact.outcome for fact in facts if isinstance(fact, (AttemptEnded, RunEnded))] == [outcome, outcome]
+
+
+def test_a_notice_with_steps_behind_it_ends_nothing_and_what_begins_again_is_another_attempt(tmp_path: Path):
+    notice = "2026-11-20 10:00:05,000 INFO spot: instance-action: terminate"
+    facts = followed(tmp_path / "notice.log", [*STEPS[:4], notice, *STEPS[5:]])
+    assert not any(isinstance(fact, AttemptEnded) for fact in facts)
+    requeued = [line.replace("10:00", "11:00") for line in STEPS]
+    facts = followed(tmp_path / "requeued.log", [*STEPS, next(iter(LAST_WORDS))], requeued)
+    assert [fact.restart for fact in facts if isinstance(fact, AttemptStarted)] == [0, 1]
+    assert [fact.outcome for fact in facts if isinstance(fact, AttemptEnded)] == ["preempted"]
