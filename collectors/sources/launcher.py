@@ -68,7 +68,7 @@ class LauncherSource:
     def __init__(
         self,
         *,
-        node: str,
+        node: str | None,
         run: str | None = None,
         log: Path | None = None,
         cycle_info: Path | None = None,
@@ -77,11 +77,17 @@ class LauncherSource:
         job: str | None = None,
         requeue: int | None = None,
         zone_seconds: int | None = None,
+        node_is_told: bool = True,
+        read_on: str | None = None,
     ) -> None:
+        """`node`: the machine of what the log tells, None where that is not known; `node_is_told`: a person said so,
+        and it is not only where the log is read. `read_on`: that machine, for the emitter's name (default: `node`)."""
         if log is None and cycle_info is None:
             raise ValueError("a launcher source needs a log or a directory of cycle files")
         self.name = f"launcher {log or cycle_info}"
         self._node = node
+        self._node_is_told = node_is_told
+        self._read_on = (read_on or node or "unknown")[:120]
         self._run = run
         self._log = log
         self._cycle_info = cycle_info
@@ -135,7 +141,7 @@ class LauncherSource:
             kept.get("zone", self._zone_seconds), kept.get("year") or time.gmtime(status.st_mtime).tm_year
         )
         state = AttemptState.from_plain(kept.get("state", {}))
-        attempts = self._attempts(state, f"launcher/{self._node[:120]}/{mark}")
+        attempts = self._attempts(state, f"launcher/{self._read_on}/{mark}")
         progress = ProgressLog(attempts, clock, ProgressState.from_plain(kept.get("progress", {})))
         log = LauncherLog(
             attempts, clock, Tracebacks(kept.get("tracebacks")), kept.get("block", ""), Pieces(kept.get("pieces")),
@@ -174,7 +180,7 @@ class LauncherSource:
             "progress": asdict(progress.state),
             "pieces": log.pieces.waiting,
         }  # fmt: skip
-        return attempts.facts
+        return attempts.with_nodes(attempts.facts)
 
     def _reader_of(
         self, mark: str, begin: int, log: LauncherLog, progress: ProgressLog, written_at: int
@@ -195,6 +201,7 @@ class LauncherSource:
             run_is_told=self._run is not None,
             job=self._job,
             requeue=self._requeue,
+            node_is_told=self._node_is_told,
         )
 
     # --- logs of the workers ---------------------------------------------------------------------------------------
@@ -217,7 +224,7 @@ class LauncherSource:
             ranks_per_node=launcher.ranks_per_node, node_count=launcher.node_count, group_rank=launcher.group_rank,
             evidence_count=kept.get("evidence", 0), last_at=noticed_at, iterations=kept.get("iterations", {}),
         )  # fmt: skip
-        attempts = self._attempts(state, f"launcher/{self._node[:120]}/{mark}")
+        attempts = self._attempts(state, f"launcher/{self._read_on}/{mark}")
         local = LOCAL_RANK_IN_PATH.search(str(path))
         clock = LocalClock(self._zone_seconds)
         log = LauncherLog(attempts, clock, Tracebacks(kept.get("tracebacks")))
@@ -236,7 +243,7 @@ class LauncherSource:
             "mark": mark, "offset": offset, "tracebacks": log.tracebacks.open, "evidence": state.evidence_count,
             "iterations": state.iterations,
         }  # fmt: skip
-        return attempts.facts
+        return attempts.with_nodes(attempts.facts)
 
     def _broken(self, broken: tuple[BrokenFile, ...], memory: dict[str, Any], is_whole: bool) -> list[Fact]:
         """Files that stay half-written, each stated once."""
@@ -256,7 +263,7 @@ class LauncherSource:
     def _read_cycle_infos(self, infos: tuple[CycleInfo, ...], memory: dict[str, Any]) -> list[Fact]:
         facts: list[Fact] = []
         for info in infos:
-            emitter = f"cycle_info/{self._node[:120]}/{info.job or 'x'}.{info.requeue or 0}"[:200]
+            emitter = f"cycle_info/{self._read_on}/{info.job or 'x'}.{info.requeue or 0}"[:200]
             for fact in cycle_facts(info, run=self._run or "unnamed", emitter=emitter, node=self._node):
                 key = f"{emitter} {fact.seq}"
                 if key not in memory["cycles"]:

@@ -49,6 +49,13 @@ BLOCK_NAMES = frozenset(
 )
 A_SECOND = 1_000_000_000
 CANCELLED_AT = re.compile(r"CANCELLED AT (?P<day>\d{4}-\d\d-\d\d)T(?P<clock>\d\d:\d\d:\d\d)")
+SRUN_PLACE = re.compile(
+    r"\bsrun: error: (?P<node>[\w.-]{1,120}): task (?P<rank>\d{1,7}): (?:Exited|Terminated|Killed|Segm|Abort|Bus)"
+)
+MPI_PLACE = re.compile(
+    r"process rank (?P<rank>\d{1,7}) with PID \d{1,10} on node (?P<node>[\w-][\w.-]{0,119}) (?:exited|was)"
+)
+LOOPBACK = re.compile(r"localhost\b|127\.|::1$")
 NEAR_NS = 40 * 60 * A_SECOND
 """So long after the last stamp of a log that of another writer may be; the next time zones are farther apart."""
 SERIOUS = frozenset({"ERROR", "CRITICAL", "FATAL", "WARNING"})
@@ -380,6 +387,7 @@ class LauncherLog:
         elif match := deepspeed.SIZE.search(line.text):
             self._deepspeed_size(match)
         elif is_telling(line.text):
+            self._learn_place(line.text)
             if line.source != "kernel":
                 self._erred(line, is_announced=True)
             else:
@@ -393,6 +401,15 @@ class LauncherLog:
                 code=line.code,
                 node=line.node if line.source == "kernel" and line.node else line.host,
             )
+
+    def _learn_place(self, text: str) -> None:
+        """On which machine a rank is, as srun or mpirun says when it ends. Tasks of srun are ranks unless a launcher
+        speaks: then they are launchers."""
+        match = MPI_PLACE.search(text)
+        if match is None and self.attempts.state.launcher is None:
+            match = SRUN_PLACE.search(text)
+        if match is not None:
+            self.attempts.place_rank(int(match["rank"]), match["node"])
 
     def _cancelled_at(self, text: str) -> int | None:
         """When Slurm says that it cancelled a step, in a log whose own stamps come shortly before; None where they do
@@ -504,7 +521,8 @@ class LauncherLog:
             if at is not None:
                 attempts.heard(at)  # nothing else of this log tells when it was
         elif match := torchrun.TABLE_HOST.match(line.text):
-            self.block = f"table@{match['host']}"
+            is_a_name = not LOOPBACK.match(match["host"])
+            self.block = f"table@{match['host']}" if is_a_name else "table"
         if at is None:
             return True
         if match := torchrun.TABLE_RANK.match(line.text):
@@ -531,11 +549,11 @@ class LauncherLog:
         code, process = int(match["code"]), int(match["pid"])
         is_known = str(process) in attempts.state.exits or str(process) in attempts.state.past_processes
         attempts.pair(rank, local)
-        attempts.exit(at, local, code, process, rank)
+        node = place.partition("@")[2] or line.host
+        attempts.exit(at, local, code, process, rank, node)
         if not is_known:
             attempts.evidence(
-                at, "torchrun", line.text.strip(), rank=rank, local_rank=local, code=f"exitcode {code}",
-                node=place.partition("@")[2] or line.host,
+                at, "torchrun", line.text.strip(), rank=rank, local_rank=local, code=f"exitcode {code}", node=node,
             )  # fmt: skip
 
     def _learn(self, line: Line) -> None:

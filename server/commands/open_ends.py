@@ -18,12 +18,23 @@ from dataclasses import dataclass
 
 from rerail.collectors.sources.left_off import is_silent
 from rerail.server.commands.classifying import of_run
-from rerail.server.core.facts import AttemptEnded, AttemptStarted, Evidence, Exit, Fact, Outcome, RunEnded, Steps
+from rerail.server.core.facts import (
+    AttemptEnded,
+    AttemptStarted,
+    Evidence,
+    Exit,
+    Fact,
+    Outcome,
+    RecoveryMark,
+    RunEnded,
+    Steps,
+)
 from rerail.server.core.fold import RunFold
 
 LEAST_SILENCE_NS = 600 * 10**9
 OUTCOMES = {"preemption": Outcome.PREEMPTED, "operator_stop": Outcome.STOPPED}
 """How an attempt ended whose verdict is that; any other cause is a failure."""
+OF_AN_ATTEMPT = (AttemptStarted, AttemptEnded, Exit, RecoveryMark, Steps)
 OPEN_WAIT_NS = 10**9
 EMITTER = "import/open-end"
 
@@ -52,13 +63,12 @@ def open_ends(
         return []
     last = max(fact.at for fact in told)
     run = told[0].run
-    has_attempts = any(isinstance(fact, (AttemptStarted, AttemptEnded, Exit, Steps)) for fact in told)
+    has_attempts = any(isinstance(fact, OF_AN_ATTEMPT) for fact in told)
+    spoken = [fact for fact in told if isinstance(fact, Evidence)]
     if has_attempts and not is_silent(told, now=now, written_at=written_at, least=LEAST_SILENCE_NS):
         return []
-    if not has_attempts and is_known(run):
-        return []
-    if not has_attempts and len({fact.restart or 0 for fact in told if isinstance(fact, Evidence)}) > 1:
-        return []  # each has a place of its own, and is an attempt
+    if not has_attempts and (is_known(run) or len({fact.restart or 0 for fact in spoken}) != 1):
+        return []  # of several each has a place of its own, and is an attempt
     found = of_run(run, told, set())
     if not found:
         return []
@@ -67,7 +77,7 @@ def open_ends(
     common = {"run": run, "emitter": EMITTER, "at": last}
     over = RunEnded(**common, seq=2, outcome=outcome, reason=named.verdict.sentence[:1000])
     if not has_attempts:
-        first = min(fact.at for fact in told if isinstance(fact, Evidence))
+        first = min(fact.at for fact in spoken)
         return [
             AttemptStarted(**{**common, "at": first}, seq=0, restart=0),
             AttemptEnded(**common, seq=1, restart=0, outcome=outcome),

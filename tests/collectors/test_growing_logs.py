@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rerail.collectors.sources.launcher import LauncherSource
-from rerail.server.core.facts import AttemptEnded, AttemptStarted, Fact, RunEnded
+from rerail.server.core.facts import AttemptEnded, AttemptStarted, Evidence, Exit, Fact, RunEnded
 from tests.collectors.test_contract import by_identity, story_of, valid
 
 CORPUS = Path(__file__).parent.parent / "corpus"
@@ -134,3 +134,48 @@ def test_a_notice_with_steps_behind_it_ends_nothing_and_what_begins_again_is_ano
     facts = followed(tmp_path / "requeued.log", [*STEPS, next(iter(LAST_WORDS))], requeued)
     assert [fact.restart for fact in facts if isinstance(fact, AttemptStarted)] == [0, 1]
     assert [fact.outcome for fact in facts if isinstance(fact, AttemptEnded)] == ["preempted"]
+
+
+TABLE = """[rank33]: Traceback (most recent call last):
+[rank33]:   File "/w/train.py", line 210, in step
+[rank33]: RuntimeError: CUDA error: uncorrectable ECC error encountered
+E1120 10:00:09.000000 991 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 1 (pid: 77) of binary: python3
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-20_10:00:09
+  host      : gpu-d05
+  rank      : 33 (local_rank: 1)
+  exitcode  : 1 (pid: 77)
+============================================================""".splitlines()  # noqa: E501
+SRUN = [
+    "4711: Traceback (most recent call last):", '4711:   File "/w/train.py", line 2, in main', "4711: KeyError: 'x'",
+    "srun: error: gpu-d05: task 4711: Exited with exit code 1",
+]  # fmt: skip
+PREFIXED = [line.replace("[rank33]:", "[gpu-d05:rank33]") for line in TABLE[:3]]
+UNNAMED = TABLE[:4]
+
+
+def nodes_of(path: Path, lines: list[str], **told: object) -> set[str | None]:
+    """The nodes of what ranks did, by a follower."""
+    path.write_text("".join(f"{line}\n" for line in [*STEPS, *lines]))
+    source = LauncherSource(run="r", log=path, zone_seconds=0, **told)  # type: ignore[arg-type]
+    kinds = (Evidence, Exit)
+    return {fact.node for fact in source.finish(None).facts if isinstance(fact, kinds) and fact.rank is not None}
+
+
+@pytest.mark.parametrize("lines", [TABLE, SRUN, PREFIXED], ids=["torchrun's table", "srun", "a prefix"])
+def test_the_node_of_a_rank_is_the_one_that_a_line_names(lines: list[str], tmp_path: Path):
+    nowhere = {"node": None, "read_on": "login1"}
+    beside = {"node": "login1", "node_is_told": False}
+    assert nodes_of(tmp_path / "a.log", lines, **nowhere) == {"gpu-d05"}
+    assert nodes_of(tmp_path / "b.log", lines, **beside) == {"gpu-d05"}
+
+
+def test_where_a_log_is_read_is_no_rank_s_node_in_a_job_of_several(tmp_path: Path):
+    assert nodes_of(tmp_path / "a.log", UNNAMED, node=None, read_on="login1") == {None}
+    assert nodes_of(tmp_path / "b.log", UNNAMED, node="gpu-1", node_is_told=False) == {"gpu-1"}
+    command = "++ torchrun --nnodes=2 --nproc-per-node=8 train.py"
+    assert nodes_of(tmp_path / "c.log", [command, *UNNAMED], node="gpu-1", node_is_told=False) == {None}
+    assert nodes_of(tmp_path / "d.log", [command, *UNNAMED], node="gpu-1") == {"gpu-1"}
