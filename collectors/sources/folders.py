@@ -26,6 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rerail.collectors.formats import OldFolder
+from rerail.collectors.sources.given_files import Scratch, left_out_words
 from rerail.collectors.sources.left_off import left_off, said, said_of_ends
 from rerail.collectors.sources.run_files import RUN, UNKNOWN_INSTANT, FileRead, RunFiles, read_run_files
 from rerail.server.core.codec import FactError
@@ -64,6 +65,8 @@ def read_folder(folder: OldFolder) -> Iterator[Fact]:
             taken.append(file)
             if file.remark is not None:
                 folder.remark(f"{_within(file.path, folder.path)}: {file.remark}")
+    if found.left_out:
+        folder.remark(left_out_words(found.left_out))
     if not taken:
         folder.refuse(1, FactError("path", folder.path, "holds no file that is read"))
         return
@@ -77,12 +80,12 @@ def read_folder(folder: OldFolder) -> Iterator[Fact]:
         first = _within(guessed[0], folder.path)
         folder.remark(f"no line of {first} dates it: it is taken to be of when it was written last")
     facts = joined(found.facts)
-    if ends := _judged_ends(facts, taken, folder):
+    if ends := _judged_ends(facts, taken, found.scratch, folder):
         folder.remark(said_of_ends(ends))
         facts += ends
     if folder.ends is None or len({fact.restart or 0 for fact in facts if isinstance(fact, Evidence)}) > 1:
         facts = with_attempts(facts)
-    end = _left_off(facts, taken, folder.now)
+    end = _left_off(facts, taken, found.scratch, folder.now)
     if end is not None and folder.now is not None:
         facts.append(end)
         folder.remark(said(end, folder.now))
@@ -111,29 +114,29 @@ def _dated_as_the_others(found: RunFiles) -> list[str]:
     return [path for path in found.dated_by_file if path in moved]
 
 
-def _left_off(facts: Sequence[Fact], files: Sequence[FileRead], now: int | None) -> RunEnded | None:
+def _left_off(facts: Sequence[Fact], files: Sequence[FileRead], scratch: Scratch, now: int | None) -> RunEnded | None:
     """Where what the folder tells of its run ends, for one that is not written any more; None where that is told."""
     told = [fact for fact in facts if fact.run == RUN and fact.at > UNKNOWN_INSTANT]
     if now is None or not told:
         return None
     seq = max(fact.at for fact in told) // 10**9
-    return left_off(told, now=now, written_at=_written_at(files), seq=seq, run=RUN, emitter="folder")
+    return left_off(told, now=now, written_at=_written_at(files, scratch), seq=seq, run=RUN, emitter="folder")
 
 
-def _judged_ends(facts: Sequence[Fact], files: Sequence[FileRead], folder: OldFolder) -> list[Fact]:
+def _judged_ends(facts: Sequence[Fact], files: Sequence[FileRead], scratch: Scratch, folder: OldFolder) -> list[Fact]:
     """What who asks for the folder judges of the end of its run's last attempt."""
     told = [fact for fact in facts if fact.run == RUN and fact.at > UNKNOWN_INSTANT]
     if folder.ends is None or folder.now is None or not told:
         return []
-    return folder.ends(told, folder.now, _written_at(files))
+    return folder.ends(told, folder.now, _written_at(files, scratch))
 
 
-def _written_at(files: Sequence[FileRead]) -> int | None:
+def _written_at(files: Sequence[FileRead], scratch: Scratch) -> int | None:
     """When the last of the files was written, in ns; None where no file tells."""
     written = []
     for file in files:
         with suppress(OSError):
-            written.append(Path(file.path).stat().st_mtime_ns)
+            written.append(scratch.real(file.path).stat().st_mtime_ns)
     return max(written, default=None)
 
 
@@ -215,6 +218,8 @@ def _shifted(fact: Fact, by: int) -> Fact:
 
 
 def _within(path: str, folder: str) -> str:
+    if path.startswith(f"{folder}: "):
+        return path[len(folder) + 2 :]  # of an archive
     try:
         return str(Path(path).relative_to(folder))
     except ValueError:

@@ -12,28 +12,27 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import re
 import sys
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
-from zoneinfo import ZoneInfo
 
 from rerail.collectors.formats import Ends, ImportFormat, OldFile, OldFolder, formats
 from rerail.collectors.masking import masked
 from rerail.collectors.packed_files import open_packed
 from rerail.collectors.sources.encodings import text_stream
+from rerail.collectors.sources.given_files import is_an_archive
 from rerail.collectors.uploads import CUT_OFF
 from rerail.server.commands import opened_store, settings_of
 from rerail.server.commands.imported import Taken, told_of
 from rerail.server.commands.open_ends import OpenEnds
+from rerail.server.commands.zones import zone_seconds
 from rerail.server.core.codec import FactError, encode_line
 from rerail.server.core.facts import Fact
 from rerail.server.core.view import RunView
@@ -156,24 +155,6 @@ def _view(store: Store, run: str) -> RunView | None:
     return None if found is None else found[0]
 
 
-def zone_seconds(zone: str | None) -> int:
-    """`+09:00`, `local` or the name of a zone (as it is today) in seconds east of UTC. Raises RerailError."""
-    if zone is None:
-        return 0
-    if zone == "local":
-        return time.localtime().tm_gmtoff
-    if told := re.fullmatch(r"([+-])(\d{1,2}):?(\d\d)?", zone):
-        hours, minutes = int(told[2]), int(told[3] or 0)
-        if hours <= 14 and minutes < 60:
-            return (hours * 3600 + minutes * 60) * (-1 if told[1] == "-" else 1)
-    else:
-        with suppress(ValueError, OSError, KeyError):
-            offset = datetime.now(ZoneInfo(zone)).utcoffset()
-            if offset is not None:
-                return int(offset.total_seconds())
-    raise RerailError(f"--zone {zone!r}: neither local, nor an offset like +09:00, nor the name of a time zone")
-
-
 def _tell_refused(counts: Counts) -> None:
     for example in counts.examples[:TOLD_REFUSALS]:
         print(_for_a_terminal(example), file=sys.stderr)
@@ -200,6 +181,11 @@ def _files_of(path: str, old_format: ImportFormat | None) -> list[str]:
     if not found:
         raise RerailError(f"{path} holds no file of this format")
     return found
+
+
+def _is_folder(path: str) -> bool:
+    """Whether a path stands for several files: a folder, or an archive."""
+    return Path(path).is_dir() or (Path(path).is_file() and is_an_archive(Path(path)))
 
 
 class _File:
@@ -233,8 +219,8 @@ class _File:
         self._progress.end()
 
     def _facts(self, old_format: ImportFormat) -> Iterator[Fact]:
-        if old_format.read_folder is not None and self.path != "-" and Path(self.path).is_dir():
-            run = self._run_id or Path(self.path).resolve().name or self._stem
+        if old_format.read_folder is not None and self.path != "-" and _is_folder(self.path):
+            run = self._run_id or (Path(self.path).is_dir() and Path(self.path).resolve().name) or self._stem
             return old_format.read_folder(
                 OldFolder(self.path, run, self._refuse, self._remark, self._zone, self._now, self._ends)
             )
