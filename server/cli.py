@@ -221,6 +221,7 @@ def _add_problems(commands: argparse._SubParsersAction) -> None:
         "--sort", default="last_at", help="last_at, first_at, incidents, runs, recover_ns, lost_gpu_ns …"
     )
     problems.add_argument("--limit", type=int, default=50)
+    _add_server(problems)
 
     problem = _reading(commands, "problem", "one problem; with a flag, what you did about it", "problems:problem")
     problem.add_argument("problem_id", metavar="ID")
@@ -246,6 +247,12 @@ def _add_problems(commands: argparse._SubParsersAction) -> None:
     nodes.add_argument("--level", choices=("lemon", "suspect", "unremarkable", "unknown"))
     nodes.add_argument("--sort", default="score", help="score, node, blamed, runs, node_days or xids")
     nodes.add_argument("--limit", type=int, default=50)
+    _add_server(nodes)
+
+
+def _add_server(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--url", help="ask this server instead of reading the database")
+    parser.add_argument("--token", help="token of that server")
 
 
 def _add_configs(commands: argparse._SubParsersAction) -> None:

@@ -14,7 +14,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rerail.collectors.sources.left_off import is_silent
 from rerail.server.commands.classifying import of_run
@@ -75,20 +75,23 @@ def open_ends(
     named = found[-1]
     outcome = OUTCOMES.get(named.verdict.cause, Outcome.FAILED)
     common = {"run": run, "emitter": EMITTER, "at": last}
-    over = RunEnded(**common, seq=2, outcome=outcome, reason=named.verdict.sentence[:1000])
+    seq = last // 10**9 * 4  # another end, of a log that grew, is another fact
+    over = RunEnded(**common, seq=seq + 2, outcome=outcome, reason=named.verdict.sentence[:1000])
     if not has_attempts:
         first = min(fact.at for fact in spoken)
         return [
-            AttemptStarted(**{**common, "at": first}, seq=0, restart=0),
-            AttemptEnded(**common, seq=1, restart=0, outcome=outcome),
+            AttemptStarted(**{**common, "at": first}, seq=seq, restart=0),
+            AttemptEnded(**common, seq=seq + 1, restart=0, outcome=outcome),
             over,
         ]
     fold = RunFold(run)
     fold.add(told)
     attempts = fold.view(last + OPEN_WAIT_NS).attempts
-    if not attempts or attempts[-1].outcome is not None:
+    if not attempts or attempts[-1].outcome is Outcome.COMPLETED:
         return []
-    restart = attempts[-1].restart
+    restart, told_outcome = attempts[-1].restart, attempts[-1].outcome
     if named.restart is not None and named.restart != restart:
         return []
-    return [AttemptEnded(**common, seq=1, restart=restart, outcome=outcome), over]
+    if told_outcome is not None:
+        return [replace(over, outcome=told_outcome)]  # its end is told, and nothing came after it
+    return [AttemptEnded(**common, seq=seq + 1, restart=restart, outcome=outcome), over]
