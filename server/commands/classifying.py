@@ -82,10 +82,11 @@ def classify(parsed: argparse.Namespace) -> int:
     """Judge every path, together or each by itself."""
     groups = [[path] for path in parsed.paths] if parsed.each else [list(parsed.paths)]
     answers = []
+    zone = zone_seconds(getattr(parsed, "zone", None))
     for group in groups:
         progress = _Progress()
         files = read_run_files(
-            group, tell=progress.show, seconds=parsed.time_limit, zone_seconds=zone_seconds(parsed.zone)
+            group, tell=progress.show, seconds=parsed.time_limit, zone_seconds=zone
         )  # fmt: skip
         progress.end()
         answers.append((group, files, interruptions(files)))
