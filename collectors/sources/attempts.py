@@ -142,6 +142,8 @@ class Attempts:
         rank did was on one that is not known."""
         self.state = state
         self._node_is_told = node_is_told
+        self.is_followed = False
+        """What was stated cannot be put right any more by what the log tells later."""
         self._taken_for_here: set[int] = set()
         """Facts that carry the node for want of another."""
         self._emitter = emitter
@@ -514,7 +516,7 @@ class Attempts:
         self.state.has_other_hosts |= node.partition(".")[0] != short
 
     def with_nodes(self, facts: Sequence[Fact]) -> list[Fact]:
-        """Facts, those of a rank with the machine that the log names for it; where the node is only where the log is
+        """Facts, ends of ranks with the machine that the log names for it; where the node is only where the log is
         read, and the job is of several machines, without it."""
         return [self._with_node(fact) for fact in facts]
 
@@ -522,7 +524,7 @@ class Attempts:
         if not isinstance(fact, (Evidence, Exit)):
             return fact
         is_guessed = fact.seq in self._taken_for_here and not self._node_is_told
-        if fact.node is None or is_guessed:
+        if isinstance(fact, Exit) and (fact.node is None or is_guessed):  # what else it said may be about another
             named = self.state.rank_nodes.get(f"{fact.restart}/{fact.rank}") if fact.rank is not None else None
             if named:
                 return replace(fact, node=named)

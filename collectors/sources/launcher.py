@@ -193,7 +193,7 @@ class LauncherSource:
         return self._reader
 
     def _attempts(self, state: AttemptState, emitter: str) -> Attempts:
-        return Attempts(
+        attempts = Attempts(
             state,
             emitter=emitter,
             node=self._node,
@@ -203,6 +203,8 @@ class LauncherSource:
             requeue=self._requeue,
             node_is_told=self._node_is_told,
         )
+        attempts.is_followed = True
+        return attempts
 
     # --- logs of the workers ---------------------------------------------------------------------------------------
 

@@ -387,7 +387,7 @@ class LauncherLog:
         elif match := deepspeed.SIZE.search(line.text):
             self._deepspeed_size(match)
         elif is_telling(line.text):
-            self._learn_place(line.text)
+            placed = self._learn_place(line.text)
             if line.source != "kernel":
                 self._erred(line, is_announced=True)
             else:
@@ -396,20 +396,25 @@ class LauncherLog:
                 line.at if line.at is not None else self._cancelled_at(line.text),
                 line.source,
                 line.text[:4000],
-                rank=line.rank,
+                rank=line.rank if placed is None else placed[0],
                 local_rank=line.local_rank if line.local_rank is not None else self._deepspeed_rank(line),
                 code=line.code,
-                node=line.node if line.source == "kernel" and line.node else line.host,
+                node=placed[1] if placed else line.node if line.source == "kernel" and line.node else line.host,
             )
 
-    def _learn_place(self, text: str) -> None:
-        """On which machine a rank is, as srun or mpirun says when it ends. Tasks of srun are ranks unless a launcher
-        speaks: then they are launchers."""
-        match = MPI_PLACE.search(text)
-        if match is None and self.attempts.state.launcher is None:
-            match = SRUN_PLACE.search(text)
-        if match is not None:
+    def _learn_place(self, text: str) -> tuple[int, str] | None:
+        """The rank that ended and its machine, as srun says; None for other lines. mpirun's are only learned from.
+
+        Tasks of srun are ranks unless a launcher speaks: then they are launchers.
+        """
+        if match := MPI_PLACE.search(text):
             self.attempts.place_rank(int(match["rank"]), match["node"])
+            return None
+        match = SRUN_PLACE.search(text) if self.attempts.state.launcher is None else None
+        if match is None:
+            return None
+        self.attempts.place_rank(int(match["rank"]), match["node"])
+        return int(match["rank"]), match["node"]
 
     def _cancelled_at(self, text: str) -> int | None:
         """When Slurm says that it cancelled a step, in a log whose own stamps come shortly before; None where they do
@@ -551,7 +556,7 @@ class LauncherLog:
         attempts.pair(rank, local)
         node = place.partition("@")[2] or line.host
         attempts.exit(at, local, code, process, rank, node)
-        if not is_known:
+        if not is_known or (attempts.is_followed and node):
             attempts.evidence(
                 at, "torchrun", line.text.strip(), rank=rank, local_rank=local, code=f"exitcode {code}", node=node,
             )  # fmt: skip
