@@ -87,7 +87,7 @@ _TELLING = re.compile(
     r"|^/job:\w{1,60}/(?:replica:\d{1,4}/)?task:\d{1,7}\s*$"
     r"|task:\d{1,7}[^\n]{0,40}unhealthy|watchdog hang|NET/OFI[^\n]{0,160}(?:[Uu]nresponsive|[Uu]nreachable)"
     r"|low on resource|ephemeral (?:local )?storage|EmptyDir volume|tasks [\d,-]{1,60}: Exited"
-    r"|socket times out|modify QP|OPS function error"
+    r"|socket times out|modify QP|OPS function error|detected fatal errors|job killed"
     r"|[Ll]ost communication with|Remote daemon: \["
     r"|Section [^\n]{1,120} (?:has been|is) open for|Was out of section for"
     r"|\b[Ss]cript (?:has )?(?:ended|finished|exited)\b|\bexit(?:ed|ing) (?:normally\b|with (?:exit )?code:? 0\b)"

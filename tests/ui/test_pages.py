@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from rerail.server.core.facts import Outcome
 from rerail.server.core.view import Account, CheckpointFreshness, RunState, RunView, Unexplained
 from rerail.ui import address
 from rerail.ui.markup import Markup, encoded, html
 from rerail.ui.pages.run_head import head, phrases
-from rerail.ui.pages.run_losses import losses
+from rerail.ui.pages.run_losses import incidents_panel, losses
 from rerail.ui.pages.run_tables import panels
 from rerail.ui.sentences import incident_sentence, run_now, run_sentence, runs_sentence
 from tests.ui.samples import CHECKPOINTS, INCIDENT, VIEW, at
@@ -69,6 +70,12 @@ def test_a_run_of_which_nobody_tells_steps_claims_no_goodput():
     assert said(incident_sentence(INCIDENT, sees_training=False)) == (
         "Ran again after 3 min 40 s. Nobody speaks of its steps: what ground was lost is not known; 0.5 GPU-h spent."
     )
+
+
+def test_a_run_that_somebody_stopped_says_so_where_it_has_no_incident():
+    stopped = replace(VIEW, incidents=(), outcome=Outcome.STOPPED)
+    assert "It was stopped by request, and nothing else stopped it." in words([incidents_panel(stopped)])
+    assert "Nothing stopped this run." in words([incidents_panel(replace(stopped, outcome=None))])
 
 
 def test_runs_are_counted():
