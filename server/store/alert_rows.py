@@ -46,6 +46,8 @@ class AlertRow(NamedTuple):
     is_acknowledged: bool
     silenced_until: int | None
     changed_at: int
+    mark: str | None = None
+    """What the newest finding rests on; None where it was last seen by a version that did not keep it."""
 
 
 class Looked(NamedTuple):

@@ -32,7 +32,7 @@ ROUND = 0
 GroupJudge = Callable[[Sequence[AlertEvent], int | None], AlertEvent | None]
 """What is done to one alert of a group, by its events and the one to undo; None leaves it as it is."""
 
-STATED = ("sentence", "severity", "group_key", "problem_id", "incident_id", "node", "since")
+STATED = ("sentence", "mark", "severity", "group_key", "problem_id", "incident_id", "node", "since")
 
 
 def portions(names: Sequence) -> Iterable[Sequence]:
@@ -130,9 +130,11 @@ class AlertWriter:
             history = events_of(connection, [key]).get(key)
             if not history:
                 raise KeyError(key)
-            event = replace(judge(history), event_id=event_id, key=key)
             mine = _alert.alert_id == key_of(key)
-            run_id, group = connection.execute(select(_alert.run_id, _alert.group_key).where(mine)).one()
+            run_id, group, mark = connection.execute(
+                select(_alert.run_id, _alert.group_key, _alert.mark).where(mine)
+            ).one()
+            event = replace(_with_mark(judge(history), mark), event_id=event_id, key=key)
             connection.execute(insert(tables.alert_event), _columns(event, run_id))
             stands = life([*history, event])
             connection.execute(update(tables.alert).where(mine).values(**_standing(stands, now)))
@@ -150,7 +152,7 @@ class AlertWriter:
             undone = None if undoes is None else _beside(connection, group, undoes)
             wanted = _alert.is_resolved.is_(False) if undone is None else _alert.alert_id.in_(list(undone))
             rows = connection.execute(
-                select(_alert.key, _alert.run_id).where(mine, wanted).order_by(_alert.alert_id)
+                select(_alert.key, _alert.run_id, _alert.mark).where(mine, wanted).order_by(_alert.alert_id)
             ).all()
             histories = events_of(connection, [row.key for row in rows])
             written: list[AlertEvent] = []
@@ -160,7 +162,7 @@ class AlertWriter:
                 said = judge(history, None if undone is None else undone[key_of(row.key)])
                 if said is None:
                     continue
-                event = replace(said, event_id=first + len(written), key=row.key)
+                event = replace(_with_mark(said, row.mark), event_id=first + len(written), key=row.key)
                 written.append(event)
                 columns.append(_columns(event, row.run_id))
                 connection.execute(
@@ -216,6 +218,11 @@ def thresholds_of(connection: Connection) -> tuple[ThresholdChange, ...]:
         )
         for row in connection.execute(select(tables.threshold_change).order_by(_changes.change_id))
     )  # fmt: skip
+
+
+def _with_mark(event: AlertEvent, mark: str | None) -> AlertEvent:
+    """A resolution with what the alert rests on by now: only what comes after it opens the alert again."""
+    return replace(event, mark=mark) if event.change is Change.RESOLVE else event
 
 
 def _kept(text: str | None) -> str | None:
@@ -282,6 +289,7 @@ def _row(
         problem = problems.get(finding.incident_id or "")
         stated: dict[str, object] = {
             "sentence": keepable(finding.sentence),
+            "mark": keepable(finding.mark),
             "severity": finding.severity.value,
             "group_key": f"problem:{problem}" if problem else f"rule:{each.rule}",
             "problem_id": problem,
@@ -294,7 +302,7 @@ def _row(
     else:
         rule = rules().get(each.rule)
         stated = {
-            "sentence": "", "severity": "notice" if rule is None else rule.severity.value,
+            "sentence": "", "mark": None, "severity": "notice" if rule is None else rule.severity.value,
             "group_key": f"rule:{each.rule}", "problem_id": None, "incident_id": None, "node": None, "since": None,
         }  # fmt: skip
     return {

@@ -162,11 +162,12 @@ def test_a_rule_fires_on_its_own_story_and_can_be_switched_off(name: str):
 
 
 @pytest.mark.parametrize("name", sorted(STORIES))
-def test_the_key_stays_while_time_passes_and_findings_repeat(name: str):
+def test_the_key_and_what_it_rests_on_stay_while_time_passes_and_findings_repeat(name: str):
     view = STORIES[name]()
     later = replace(view, as_of=view.as_of + 5 * SECOND)
     assert found_of(name, view) == found_of(name, view)
     assert {each.key for each in found_of(name, later)} == {each.key for each in found_of(name, view)}
+    assert {each.mark for each in found_of(name, later)} == {each.mark for each in found_of(name, view)}
 
 
 @pytest.mark.parametrize("name", sorted(STORIES))

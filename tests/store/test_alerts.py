@@ -161,6 +161,47 @@ def test_a_whole_group_is_taken_silenced_resolved_and_given_back_at_once(store: 
         desk.act_on_group("problem:nobody", {"action": "acknowledge"})
 
 
+@pytest.mark.parametrize("before", [None, "acknowledge", "silence"])
+@pytest.mark.parametrize("is_group", [False, True])
+def test_resolving_covers_what_an_alert_grew_to_since_it_fired(store: Store, clock: Clock, batch, before, is_group):
+    """Every alert of a crash loop: fired at its third death, resolved after its tenth, opened again by one more."""
+    desk, watch = AlertDesk(store, clock), AlertWatch(store, clock)
+
+    def tell(story: Story) -> None:
+        store.append([batch(*story.facts)])
+        clock.at = story.at + 2 * S
+        Projector(store, clock).derive_due()
+        watch.round()
+
+    def alerts(standing: str | None = None) -> dict[str, str]:
+        return {each.row.key: each.row.sentence for each in Queries(store, clock).alerts.alerts(standing).rows}
+
+    tell(looping("a", 3))
+    fired = alerts("open")
+    assert any("3 times in a row" in sentence for sentence in fired.values())
+    tell(looping("a", 10))
+    assert set(alerts("open")) >= set(fired)
+    assert any("10 times in a row" in sentence for sentence in alerts("open").values()), "told as it is by now"
+    groups = {row.row.group_key for row in Queries(store, clock).alerts.alerts("open").rows}
+    for action in (before, "resolve"):
+        if action is None:
+            continue
+        said = {"action": action, **({"seconds": 3600} if action == "silence" else {})}
+        for what in groups if is_group else alerts():
+            (desk.act_on_group if is_group else desk.act)(what, said)
+    assert set(alerts("resolved")) == set(alerts())
+    for _ in range(3):
+        clock.at += 10 * S
+        store.make_all_due()
+        Projector(store, clock).derive_due()
+        watch.round()
+        watch.start_over()
+    assert [key for key in alerts() if key not in alerts("resolved")] == []
+    tell(looping("a", 11))
+    is_back = {key for key in alerts() if key not in alerts("resolved")}
+    assert is_back >= {key for key in fired if key.startswith(("same_fault_again", "short_attempts"))}
+
+
 @pytest.mark.parametrize(
     ("said", "field"),
     [
