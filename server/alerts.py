@@ -106,14 +106,17 @@ class AlertDesk:
         return done
 
     def change_thresholds(self, stated: Mapping[str, object]) -> ThresholdChange:
-        """Set thresholds of a rule. Raises RefusedRequestError (422)."""
+        """Set thresholds of a rule; an undo need not name the rule. Raises RefusedRequestError (422)."""
         said = threshold_change_of(stated, self._clock())
 
         def judge(changes: Sequence[ThresholdChange]) -> ThresholdChange:
-            refused = threshold_refusal(said, changes)
+            change = said
+            if said.undoes is not None and not said.rule:
+                change = replace(said, rule=next((each.rule for each in changes if each.change_id == said.undoes), ""))
+            refused = threshold_refusal(change, changes)
             if refused is not None:
                 raise unfit(*refused)
-            return said
+            return change
 
         return self._store.alerts.change_thresholds(judge)
 

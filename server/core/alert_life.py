@@ -6,8 +6,9 @@ Rules
 - A rule says `fired` when the condition came (or came back, or grew after a person resolved it) and `cleared` when it
   was gone for long enough. People acknowledge, silence until an instant, end a silence, resolve, reopen, undo.
 - `fired` opens what was resolved, and nothing else does: what a condition grew to before somebody resolved it is
-  resolved with it, whatever it was when it fired. While a condition comes and goes (flaps), one episode stays open: it is cleared only
-  after it was gone for `hold`, and the hold doubles with every episode of the last day, up to an hour.
+  resolved with it, whatever it was when it fired.
+- While a condition comes and goes (flaps), one episode stays open: it is cleared only after it was gone for `hold`, and
+  the hold doubles with every episode of the last day, up to an hour.
 - An acknowledgement belongs to an episode: when the condition comes back after it was cleared, somebody has to look
   again.
 - A silenced alert is what it is, and nobody is told of it. The silence ends by itself.

@@ -17,6 +17,7 @@ from rerail.server.core.alert_rules import Finding, Severity, key_of
 from rerail.server.core.facts import Evidence, Initiator, Outcome, Phase
 from rerail.server.core.stakes import stake
 from rerail.server.core.view import RunState
+from rerail.server.dry_runs import DryRuns, dry_run
 from rerail.server.errors import NotFoundError, RefusedRequestError
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
@@ -332,6 +333,31 @@ def test_a_dry_run_tells_what_other_thresholds_would_have_found(seen: Store, clo
     assert done.alerts >= 1
     assert done.examples[0].run_id == "a"
     assert seen.alerts.messages(None, 10) == before
+
+
+def test_a_dry_run_looks_at_what_has_most_attempts_first_and_says_how_far_it_came(store: Store, clock: Clock, batch):
+    """A long loop among short ones, of which the rule need not read those with too few attempts."""
+    store.append([batch(*looping("zz", 25).facts), *(batch(*looping(f"b{one}", 2).facts) for one in range(3))])
+    clock.at = looping("zz", 25).at + 2 * S
+    while Projector(store, clock).derive_due():
+        pass
+    first, *others, done = dry_run(store, clock.at, "same_fault_again", {"times": 20}, "", 30)
+    assert (first.looked_at, first.alerts, first.is_done, first.is_whole) == (1, 1, False, False)
+    assert [each.alerts for each in others] == [1] * len(others)
+    assert (done.runs, done.looked_at, done.alerts, done.alerts_now, done.is_whole) == (4, 4, 1, 1, True)
+    assert done.examples[0].sentence.startswith("The same fault 20 times in a row")
+
+
+def test_dry_runs_go_on_in_the_background_and_the_oldest_gives_way(seen: Store, clock: Clock):
+    runs = DryRuns(seen, clock)
+    numbers = [runs.begin("silence", {"seconds": 60.0 + one}, "", 30) for one in range(4)]
+    states = [runs.state(number, 20.0) for number in numbers]
+    assert all(each.is_done for each in states)
+    assert states[-1].is_whole
+    assert runs.state(numbers[-1]) == states[-1], "asked again it is the same"
+    for what in (lambda: runs.state("77"), lambda: runs.begin("nothing", {}, "", 30)):
+        with pytest.raises(NotFoundError):
+            what()
 
 
 def test_a_channel_never_gives_its_secret_back(seen: Store):

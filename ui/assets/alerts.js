@@ -120,11 +120,25 @@
 
   async function dryRun() {
     say("threshold-said", "Looking at the last 30 days …");
-    const done = await ask("POST", "/api/v1/alerts/rules/dry-run", threshold());
-    const missing = done.runs > done.looked_at ? ` (${done.looked_at} of ${done.runs} runs looked at` +
-      `${done.without_log ? `, the log of ${done.without_log} is gone` : ""})` : ` on ${done.runs} runs`;
+    const mine = (dryRun.newest = (dryRun.newest || 0) + 1);
+    let told = await ask("POST", "/api/v1/alerts/rules/dry-run", { ...threshold(), wait_seconds: 0.5 });
+    while (!told.is_done && find("threshold-said")) {
+      if (mine !== dryRun.newest) return;
+      say("threshold-said", `${told.looked_at + told.without_log} of ${told.runs} runs, ${alerts(told.alerts)} so far ` +
+        `(${told.alerts_now} with the thresholds in force) …`);
+      told = await ask("GET", `/api/v1/alerts/rules/dry-run/${told.dry_run}?wait_seconds=0.7`);
+    }
+    if (mine === dryRun.newest) say("threshold-said", outcome(told));
+  }
+  const alerts = (times) => `${times} ${times === 1 ? "alert" : "alerts"}`;
+
+  /** What a dry run came to; at least that where not every run was looked at. */
+  function outcome(done) {
+    const lead = done.is_whole ? "" : "At least ";
+    const missing = done.is_whole ? ` on ${done.runs} runs` : ` (${done.looked_at} of ${done.runs} runs looked at` +
+      `${done.without_log ? `, the log of ${done.without_log} is gone` : ""})`;
     const newest = done.examples.length ? ` The newest: ${done.examples[0].run_id}: ${done.examples[0].sentence}` : "";
-    say("threshold-said", `${done.alerts} alerts instead of ${done.alerts_now}${missing}.${newest}`);
+    return `${lead}${alerts(done.alerts)} instead of ${done.is_whole ? "" : "at least "}${done.alerts_now}${missing}.${newest}`;
   }
 
   async function save() {
