@@ -209,6 +209,21 @@ def test_a_kill_while_steps_went_on_is_a_restart_without_a_fault(gap, waited, is
         assert found[0].incident_id == view.incidents[0].incident_id
 
 
+@pytest.mark.parametrize(
+    ("gap", "said"), [(80, "came close to the time-out"), (100, "reached the time-out"), (130, "exceeded the time-out")]
+)
+def test_a_gap_is_said_to_be_near_a_time_out_or_beyond_it(gap, said):
+    (figures,) = gaps().heartbeat
+    view = replace(gaps(), heartbeat=(replace(figures, max_gap_ns=gap * SECOND),))
+    assert said in found_of("timeout_headroom", view)[0].sentence
+
+
+@pytest.mark.parametrize(("at_risk", "is_found"), [(0, False), (1, True), (None, True)])
+def test_a_checkpoint_is_overdue_only_where_a_crash_would_cost_something(at_risk, is_found):
+    view = freshness(overdue_ns=600 * SECOND, age_ns=900 * SECOND, steps_at_risk=at_risk)()
+    assert bool(found_of("checkpoint_overdue", view)) is is_found
+
+
 def test_other_thresholds_find_other_things():
     view = dying(2).view()
     assert found_of("same_fault_again", view) == ()
