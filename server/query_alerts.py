@@ -13,11 +13,11 @@ from rerail.server.core.alerts import in_force, rules
 from rerail.server.core.threshold_changes import ThresholdChange
 from rerail.server.core.threshold_changes import in_force as overrides_of
 from rerail.server.core.threshold_changes import undone as undone_changes
-from rerail.server.dry_runs import DryRun, DryRuns, dry_run
+from rerail.server.query_dry_runs import DryRun, DryRuns, dry_run
 from rerail.server.errors import NotFoundError
 from rerail.server.query_results import AlertMark
 from rerail.server.store import Store
-from rerail.server.store.alert_rows import AlertRow, ChannelRow, MessageRow
+from rerail.server.store.alert_rows import AlertRow, Asked, ChannelRow, MessageRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class AlertPage:
     total: int
     standings: tuple[tuple[str, int], ...]
     groups: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Of every group in `rows`: standing → how many of all its alerts stand so, without those resolved."""
+    """Of every group in `rows`: standing → how many of its alerts that match stand so, without those resolved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class AlertQueries:
         return AlertPage(
             tuple(AlertEntry(row, standing_of(row, now), names.get(row.run)) for row in rows), total,
             tuple((each.value, counts.get(each.value, 0)) for each in Standing),
-            self._store.alerts.groups([row.group_key for row in rows], now),
+            self._store.alerts.groups([row.group_key for row in rows], now, Asked(standing, search, run)),
         )  # fmt: skip
 
     def open_count(self) -> int:

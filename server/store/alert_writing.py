@@ -13,18 +13,19 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from sqlalchemy import Connection, Engine, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, and_, func, insert, or_, select, update
 
 from rerail.server.core.alert_life import AlertEvent, Change, Life, life, look
 from rerail.server.core.alerts import rules
 from rerail.server.core.threshold_changes import ThresholdChange
 from rerail.server.store import tables
 from rerail.server.store.alert_messages import Entry, enqueue_groups
-from rerail.server.store.alert_rows import Looked
+from rerail.server.store.alert_rows import Asked, Looked
 from rerail.server.store.append import keepable, key_of, replacing, upsert
 from rerail.server.store.derived import next_revision
 
 _alert, _event, _incident = tables.alert.c, tables.alert_event.c, tables.incident.c
+_view = tables.run_view.c
 _changes = tables.threshold_change.c
 _AT_ONCE = 400
 ROUND = 0
@@ -58,6 +59,39 @@ def events_of(connection: Connection, keys: Sequence[str]) -> dict[str, list[Ale
             key = by_id[row.alert_id]
             found.setdefault(key, []).append(event_of(row, key))
     return found
+
+
+def is_silenced(now: int) -> ColumnElement[bool]:
+    """Nobody is told of it at an instant."""
+    return and_(_alert.silenced_until.is_not(None), _alert.silenced_until > now)
+
+
+def stands(standing: str, now: int) -> ColumnElement[bool]:
+    """It stands so at an instant."""
+    silenced = is_silenced(now)
+    if standing == "resolved":
+        return _alert.is_resolved.is_(True)
+    if standing == "silenced":
+        return and_(_alert.is_resolved.is_(False), silenced)
+    is_acknowledged = standing == "acknowledged"
+    return and_(_alert.is_resolved.is_(False), ~silenced, _alert.is_acknowledged.is_(is_acknowledged))
+
+
+def matching(asked: Asked, now: int) -> list[ColumnElement[bool]]:
+    """What holds of the alerts that are asked for."""
+    where: list[ColumnElement[bool]] = []
+    if asked.standing is not None:
+        where.append(stands(asked.standing, now))
+    if asked.run is not None:
+        where.append(_alert.run_id == key_of(asked.run))
+    for word in asked.search.lower().split()[:10]:
+        like = f"%{word.replace('|', '||').replace('%', '|%').replace('_', '|_')}%"
+        columns = (_alert.run, _alert.rule, _alert.sentence)
+        named = select(_view.run_id).where(func.lower(_view.name).like(like, escape="|"))
+        where.append(
+            or_(*(func.lower(column).like(like, escape="|") for column in columns), _alert.run_id.in_(named))
+        )
+    return where
 
 
 class AlertWriter:
@@ -142,7 +176,9 @@ class AlertWriter:
                 enqueue_groups(connection, now, {group: [(key, event.change.value, event.at)]})
         return event
 
-    def act_on_group(self, group: str, judge: GroupJudge, undoes: int | None, now: int) -> tuple[AlertEvent, ...]:
+    def act_on_group(
+        self, group: str, judge: GroupJudge, undoes: int | None, now: int, asked: Asked
+    ) -> tuple[AlertEvent, ...]:
         """See `AlertStore.act_on_group`."""
         with self._engine.begin() as connection:
             first = next_revision(connection)
@@ -151,8 +187,9 @@ class AlertWriter:
                 raise KeyError(group)
             undone = None if undoes is None else _beside(connection, group, undoes)
             wanted = _alert.is_resolved.is_(False) if undone is None else _alert.alert_id.in_(list(undone))
+            narrowed = matching(asked, now) if undone is None else []
             rows = connection.execute(
-                select(_alert.key, _alert.run_id, _alert.mark).where(mine, wanted).order_by(_alert.alert_id)
+                select(_alert.key, _alert.run_id, _alert.mark).where(mine, wanted, *narrowed).order_by(_alert.alert_id)
             ).all()
             histories = events_of(connection, [row.key for row in rows])
             written: list[AlertEvent] = []

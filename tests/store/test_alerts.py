@@ -17,7 +17,7 @@ from rerail.server.core.alert_rules import Finding, Severity, key_of
 from rerail.server.core.facts import Evidence, Initiator, Outcome, Phase
 from rerail.server.core.stakes import stake
 from rerail.server.core.view import RunState
-from rerail.server.dry_runs import DryRuns, dry_run
+from rerail.server.query_dry_runs import DryRuns, dry_run
 from rerail.server.errors import NotFoundError, RefusedRequestError
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
@@ -115,6 +115,35 @@ def test_people_act_on_what_they_saw_and_undo_it(seen: Store, clock: Clock):
     assert alerts.alerts("resolved").total == 1
     with pytest.raises(NotFoundError):
         desk.act("silence::nobody", {"action": "acknowledge"})
+
+
+def test_what_a_list_is_narrowed_to_narrows_what_is_done_to_a_group(store: Store, clock: Clock):
+    assert store.alerts.record(0, 1, [looked(f"{name} 1", at=clock.at) for name in "aabbbc"[1:]], clock.at)
+    desk, alerts, group = AlertDesk(store, clock), Queries(store, clock).alerts, "rule:silence"
+    assert alerts.alerts(search="b").groups == {group: {"open": 1}}
+    assert {each.key for each in desk.act_on_group(group, {"action": "acknowledge", "search": "B 1"})} == {
+        "silence::b 1"
+    }
+    clock.at += 1
+    assert [each.standing.value for each in alerts.alerts().rows] == ["open", "open", "acknowledged"]
+    silenced = desk.act_on_group(group, {"action": "silence", "seconds": 60, "standing": "open", "run": "c 1"})
+    assert [each.key for each in silenced] == ["silence::c 1"]
+    assert [each.standing.value for each in alerts.alerts().rows] == ["open", "acknowledged", "silenced"]
+    clock.at += 1
+    for said, field in (({"search": "nobody"}, "action"), ({"standing": "asleep"}, "standing")):
+        with pytest.raises(RefusedRequestError, match=f": {field}: "):
+            desk.act_on_group(group, {"action": "resolve", **said})
+
+
+def test_a_new_channel_is_told_of_what_is_open_already_where_that_is_asked_for(store: Store, clock: Clock):
+    assert store.alerts.record(0, 1, [looked(f"run {number}", at=clock.at) for number in range(3)], clock.at)
+    desk = AlertDesk(store, clock)
+    said = {"name": "day", "kind": "webhook", "address": "http://127.0.0.1:9/"}
+    desk.put_channel(0, said)
+    assert store.alerts.messages(None, 5) == ()
+    told = desk.put_channel(0, {**said, "tell_standing": True})
+    (message,) = store.alerts.messages(None, 5)
+    assert (message.channel_id, message.group_key, message.count) == (told.channel_id, "rule:silence", 3)
 
 
 def test_a_whole_group_is_taken_silenced_resolved_and_given_back_at_once(store: Store, clock: Clock):

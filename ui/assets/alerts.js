@@ -75,13 +75,24 @@
   const SAYS = { acknowledge: "Acknowledged", silence: "Silenced", unsilence: "Ended the silence of", resolve: "Resolved",
     undo: "Undone for" };
 
+  /** Whether somebody says who they are: asked once where the name is empty; who does it again goes on without. */
+  function isNamed(line) {
+    if (value("alert-author") || isNamed.asked) return true;
+    isNamed.asked = true;
+    say(line, "Who are you? Write your name, or do it again to go without one.", true);
+    find("alert-author").focus();
+    return false;
+  }
+
   async function act(button) {
-    const { alert, group, does, revision, seconds, undoes } = button.dataset;
+    const { alert, group, does, revision, seconds, undoes, search, standing, run } = button.dataset;
     const field = button.dataset.pick && button.parentElement.querySelector(".alert-until");
     if (button.dataset.pick && !field) { pick(button); return; }
+    if (!isNamed("alert-said")) return;
     const body = { action: does, ...author(), ...(does === "undo" ? {} : reason()) };
     if (revision) body.revision = Number(revision);
     if (seconds) body.seconds = Number(seconds);
+    if (group && does !== "undo") Object.assign(body, search && { search }, standing && { standing }, run && { run });
     if (field) {
       const until = picked(field.value);
       if (Number.isNaN(until)) throw new Error("Say a day and a time until when it is silent.");
@@ -142,6 +153,7 @@
   }
 
   async function save() {
+    if (!isNamed("threshold-said")) return;
     await ask("POST", "/api/v1/alerts/rules", { ...threshold(), ...author(), ...reason() });
     say("threshold-said", "Saved.");
     redraw();
@@ -150,8 +162,10 @@
   async function add() {
     const body = { name: value("channel-name"), kind: value("channel-kind"), address: value("channel-address"), ...author() };
     if (value("channel-secret")) body.secret = value("channel-secret");
+    if (find("channel-standing").checked) body.tell_standing = true;
     await ask("POST", "/api/v1/alerts/channels", body);
     for (const part of ["name", "address", "secret"]) put(`channel-${part}`, "");
+    dash_clientside.set_props("channel-standing", { checked: false });
     say("channel-said", "Added. Send it a test.");
     redraw();
   }
