@@ -13,8 +13,8 @@ from rerail.server.core.alerts import in_force, rules
 from rerail.server.core.threshold_changes import ThresholdChange
 from rerail.server.core.threshold_changes import in_force as overrides_of
 from rerail.server.core.threshold_changes import undone as undone_changes
-from rerail.server.query_dry_runs import DryRun, DryRuns, dry_run
 from rerail.server.errors import NotFoundError
+from rerail.server.query_dry_runs import DryRun, DryRuns, dry_run
 from rerail.server.query_results import AlertMark
 from rerail.server.store import Store
 from rerail.server.store.alert_rows import AlertRow, Asked, ChannelRow, MessageRow

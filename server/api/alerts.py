@@ -24,9 +24,9 @@ from rerail.server.core.channels import masked
 from rerail.server.core.report import gpu_hours, iso
 from rerail.server.core.threshold_changes import ThresholdChange
 from rerail.server.core.threshold_changes import refusal_of as threshold_refusal
-from rerail.server.query_dry_runs import DryRun
 from rerail.server.queries import Queries
 from rerail.server.query_alerts import AlertEntry, AlertView, RuleView
+from rerail.server.query_dry_runs import DryRun
 from rerail.server.query_fleet import FleetSum, FleetView
 from rerail.server.stated import unfit
 from rerail.server.store.alert_rows import AlertRow, ChannelRow, MessageRow

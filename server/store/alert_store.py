@@ -13,7 +13,17 @@ from rerail.server.store import Sealing, engines
 from rerail.server.store.alert_channels import AlertChannels
 from rerail.server.store.alert_messages import AlertMessages, Entry
 from rerail.server.store.alert_reading import AlertReader
-from rerail.server.store.alert_rows import EVERYTHING, AlertRow, Asked, ChannelRow, FaultSums, Looked, MessageRow, Resealed, WantingRow
+from rerail.server.store.alert_rows import (
+    EVERYTHING,
+    AlertRow,
+    Asked,
+    ChannelRow,
+    FaultSums,
+    Looked,
+    MessageRow,
+    Resealed,
+    WantingRow,
+)
 from rerail.server.store.alert_writing import AlertWriter, GroupJudge
 
 

@@ -88,9 +88,7 @@ def matching(asked: Asked, now: int) -> list[ColumnElement[bool]]:
         like = f"%{word.replace('|', '||').replace('%', '|%').replace('_', '|_')}%"
         columns = (_alert.run, _alert.rule, _alert.sentence)
         named = select(_view.run_id).where(func.lower(_view.name).like(like, escape="|"))
-        where.append(
-            or_(*(func.lower(column).like(like, escape="|") for column in columns), _alert.run_id.in_(named))
-        )
+        where.append(or_(*(func.lower(column).like(like, escape="|") for column in columns), _alert.run_id.in_(named)))
     return where
 
 

@@ -17,10 +17,10 @@ from rerail.server.core.alert_rules import Finding, Severity, key_of
 from rerail.server.core.facts import Evidence, Initiator, Outcome, Phase
 from rerail.server.core.stakes import stake
 from rerail.server.core.view import RunState
-from rerail.server.query_dry_runs import DryRuns, dry_run
 from rerail.server.errors import NotFoundError, RefusedRequestError
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
+from rerail.server.query_dry_runs import DryRuns, dry_run
 from rerail.server.store import Store
 from rerail.server.store.alert_messages import enqueue_groups
 from rerail.server.store.alert_rows import ChannelRow, Looked

@@ -1,7 +1,8 @@
 """Alerts: what is firing, and who has it?
 
 Rules
-- What nobody looked at comes first. What is done to a group is done to what of it the list is narrowed to. A click acknowledges, silences, resolves or undoes, through the API, with a name.
+- What nobody looked at comes first. A click acknowledges, silences, resolves or undoes, through the API, with a name.
+- What is done to a group is done to what of it the list is narrowed to, and its buttons say so.
 - Thresholds are changed only beside what they would have found in the last 30 days.
 - A channel is shown without what is secret of it.
 """
@@ -164,18 +165,22 @@ def _group(
             buttons.append(button(f"acknowledge {which.format(unseen)}", "acknowledge"))
         if silenced < stands:
             buttons += [
-                button(f"silence {which.format(stands)} {label}" if narrow else f"silence all {label}", "silence",
-                       seconds=value)
+                button(
+                    f"silence {which.format(stands)} {label}" if narrow else f"silence all {label}",
+                    "silence",
+                    seconds=value,
+                )
                 for label, value in SILENCES
             ]
         if silenced:
             buttons.append(button(f"end {text.count(silenced, 'silence')}", "unsilence"))
         buttons.append(button(f"resolve {which.format(stands)}", "resolve"))
+    among = "that match " if narrow else ""
     beside = stands - sum(entry.standing is not Standing.RESOLVED for entry, _ in members)
     return html.Li(
         [
             html.H2(_group_name(group, members)),
-            html.P(f"{text.count(beside, 'more alert')} of it {'that match ' if narrow else ''}not shown here", className="muted")
+            html.P(f"{text.count(beside, 'more alert')} of it {among}not shown here", className="muted")
             if beside > 0
             else None,
             html.Div(buttons, className="alert-buttons") if buttons else None,
