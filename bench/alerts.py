@@ -98,6 +98,9 @@ def main() -> None:
             print(f"rules over {looked} live runs, {name}: {time.perf_counter() - began:.2f} s, "
                   f"{time.process_time() - cpu:.2f} s of CPU (aim 1 s)")  # fmt: skip
         print(f"open alerts: {store.alerts.standings(now).get('open', 0)}")
+        began = time.perf_counter()
+        done = Queries(store, lambda: now).alerts.dry_run("same_fault_again", {"times": 20})
+        print(f"dry run of same_fault_again, {done.looked_at} of {done.runs} runs: {time.perf_counter() - began:.1f} s")
         store.close()
         _serving(url)
 

@@ -1,6 +1,7 @@
 """Formats: what `rerail import FORMAT FILE` can read beside facts themselves, one file of `sources/` each.
 
 Rules
+- Who calls a format may judge what its facts say of an end that no line tells (`ends`); a format knows no causes.
 - A module of `sources/` with a `FORMAT` is a format; it is found by itself.
 - A format reads one file and states facts. `(emitter, seq)` follows from what was written, so that the same file
   imported again, or grown since, states what it stated before under the same identity.
@@ -17,6 +18,10 @@ from dataclasses import dataclass
 from rerail.collectors import sources
 from rerail.server.core.codec import FactError
 from rerail.server.core.facts import Fact
+
+Ends = Callable[[Sequence[Fact], int, int | None], list[Fact]]
+"""What is to be stated of the end of the last attempt of a run that is not written any more: of its facts, the instant
+of the import, and when it was written last (None where that is not known)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,8 @@ class OldFile:
     """East of UTC, of stamps that name no zone."""
     now: int | None = None
     """When it is imported, in ns, by which a log that broke off long ago is told; None: it may still be written."""
+    ends: Ends | None = None
+    """None: nobody judges them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,7 @@ class OldFolder:
     zone_seconds: int = 0
     now: int | None = None
     """As of `OldFile`."""
+    ends: Ends | None = None
 
 
 @dataclass(frozen=True, slots=True)

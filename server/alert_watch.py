@@ -45,8 +45,8 @@ KEEP_PLACE = 10 * SECOND
 LAPSED_EVERY = 5 * SECOND
 """How often runs that are over are asked for alerts that time alone changes."""
 
-REFRESH = 30 * SECOND
-"""How old the sentence of a lasting alert may be."""
+REFRESH = 5 * SECOND
+"""How old the sentence of a lasting alert may be where nothing new is behind it: how long it lasts by now."""
 
 IDLE_SECONDS = 0.5
 
@@ -135,11 +135,7 @@ class AlertWatch(Rounds):
                     after.change is not None
                     or after.absent_since != row.absent_since
                     or is_silence_over
-                    or (
-                        finding is not None
-                        and finding.sentence != row.sentence
-                        and of_run.as_of - row.seen_at >= REFRESH
-                    )
+                    or (finding is not None and _is_stale(row, finding, of_run))
                 ):
                     looked.append(each)
         return looked
@@ -202,6 +198,13 @@ def _find(view: RunView, changed: Overrides, elsewhere: Mapping[str, int], now: 
         except Exception:
             logger.exception("alert rule %s failed on run %s", rule.name, view.run_id)
     return found
+
+
+def _is_stale(row: AlertRow, finding: Finding, seen: _Seen) -> bool:
+    """Whether what is written down of an alert lags behind what its rule says now."""
+    if finding.mark != row.mark:
+        return True
+    return finding.sentence != row.sentence and (seen.is_over or seen.as_of - row.seen_at >= REFRESH)
 
 
 def _looked(key: str, seen: _Seen, finding: Finding | None) -> Looked:

@@ -25,11 +25,13 @@ from rerail.server.notify.apprise_channel import refusal_of as apprise_refusal
 from rerail.server.problems import LONGEST_NAME, LONGEST_WORDS
 from rerail.server.stated import unfit, whole, words
 from rerail.server.store import SEALED, Store
-from rerail.server.store.alert_rows import ChannelRow
+from rerail.server.store.alert_messages import MOST_ENTRIES, MOST_GROUPS, STORM, Entry
+from rerail.server.store.alert_rows import Asked, ChannelRow
 
+ASKED_FIELDS = ("standing", "search", "run")
 ACTION_FIELDS = ("action", "author", "reason", "until", "seconds", "undoes", "revision")
 THRESHOLD_FIELDS = ("rule", "project", "values", "author", "reason", "undoes")
-CHANNEL_FIELDS = ("name", "kind", "address", "secret", "is_on", "author")
+CHANNEL_FIELDS = ("name", "kind", "address", "secret", "is_on", "author", "tell_standing")
 MOST_CHANNELS = 50
 SECOND = 10**9
 
@@ -70,12 +72,14 @@ class AlertDesk:
     def act_on_group(self, group: str, stated: Mapping[str, object]) -> tuple[AlertEvent, ...]:
         """Do it to every alert of a group that it fits, all or nothing; the events with their numbers.
 
-        An undo names one of the events of what was done to the group, and undoes all of them. Where a person did
-        something to one of the alerts since `revision`, it is a conflict and nothing is done. Raises NotFoundError,
-        RefusedRequestError (409, 422).
+        `standing`, `search` and `run` narrow the group to those of it that a list so narrowed shows. An undo names one
+        of the events of what was done to the group, and undoes all of them. Where a person did something to one of the
+        alerts since `revision`, it is a conflict and nothing is done. Raises NotFoundError, RefusedRequestError
+        (409, 422).
         """
         now = self._clock()
-        said = _event_of("", stated, now)
+        asked = _asked_of(stated)
+        said = _event_of("", {name: told for name, told in stated.items() if name not in ASKED_FIELDS}, now)
         if said.change is Change.REOPEN:
             raise unfit("action", said.change.value, "a group is not reopened; undo what resolved it")
         if said.change is Change.UNDO and said.undoes is None:
@@ -96,7 +100,7 @@ class AlertDesk:
             return event if refused is None else None
 
         try:
-            done = self._store.alerts.act_on_group(group, judge, said.undoes, now)
+            done = self._store.alerts.act_on_group(group, judge, said.undoes, now, asked)
         except KeyError:
             raise NotFoundError("alert group", group[:200]) from None
         if not done:
@@ -106,14 +110,17 @@ class AlertDesk:
         return done
 
     def change_thresholds(self, stated: Mapping[str, object]) -> ThresholdChange:
-        """Set thresholds of a rule. Raises RefusedRequestError (422)."""
+        """Set thresholds of a rule; an undo need not name the rule. Raises RefusedRequestError (422)."""
         said = threshold_change_of(stated, self._clock())
 
         def judge(changes: Sequence[ThresholdChange]) -> ThresholdChange:
-            refused = threshold_refusal(said, changes)
+            change = said
+            if said.undoes is not None and not said.rule:
+                change = replace(said, rule=next((each.rule for each in changes if each.change_id == said.undoes), ""))
+            refused = threshold_refusal(change, changes)
             if refused is not None:
                 raise unfit(*refused)
-            return said
+            return change
 
         return self._store.alerts.change_thresholds(judge)
 
@@ -155,7 +162,25 @@ class AlertDesk:
             channel_id, name, kind, address, bool(before and before.has_secret), is_on,
             before.created_at if before else self._clock(), before.created_by if before else author,
         )  # fmt: skip
-        return self._store.alerts.put_channel(row, secret)
+        is_told = stated.get("tell_standing", False)
+        if not isinstance(is_told, bool):
+            raise unfit("tell_standing", is_told, "true or false")
+        put = self._store.alerts.put_channel(row, secret)
+        if is_told:
+            self._tell_standing(put.channel_id)
+        return put
+
+    def _tell_standing(self, channel_id: int) -> None:
+        """Put what is open into the outbox, for one channel: a message for each group, or one for very many."""
+        now = self._clock()
+        groups: dict[str, list[Entry]] = {}
+        rows, _ = self._store.alerts.rows(Standing.OPEN, "", None, now, 0, MOST_ENTRIES)
+        for row in rows:
+            groups.setdefault(row.group_key, []).append((row.key, Change.FIRED.value, row.changed_at))
+        if len(groups) > MOST_GROUPS:
+            groups = {STORM: [entry for entries in groups.values() for entry in entries]}
+        for group, entries in groups.items():
+            self._store.alerts.enqueue(channel_id, group, entries, now)
 
     def drop_channel(self, channel_id: int) -> None:
         """Remove one. Raises NotFoundError."""
@@ -195,6 +220,14 @@ def _event_of(key: str, stated: Mapping[str, object], now: int) -> AlertEvent:
         0, now, change, key, words(stated, "author", LONGEST_NAME), words(stated, "reason", LONGEST_WORDS), until,
         whole(stated, "undoes"),
     )  # fmt: skip
+
+
+def _asked_of(stated: Mapping[str, object]) -> Asked:
+    """Which alerts of a group are meant."""
+    standing, run = words(stated, "standing", LONGEST_NAME), words(stated, "run", LONGEST_WORDS)
+    if standing is not None and standing not in list(Standing):
+        raise unfit("standing", standing, f"one of {', '.join(Standing)}")
+    return Asked(standing, words(stated, "search", LONGEST_WORDS) or "", run)
 
 
 def threshold_change_of(stated: Mapping[str, object], now: int) -> ThresholdChange:

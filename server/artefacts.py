@@ -8,7 +8,8 @@ Rules
 - Where a file says when something was, that instant holds; else that of the notice. A line of another time than the
   incident is no evidence of it; where no line is of its time but one is within the width of the time zones, and the
   stamps do not say their zone, they are taken for those of another one, and that is said.
-- The files of an archive are given one by one, under their own names; the archive itself is not kept.
+- The files of an archive are given one by one, under their own names; the archive itself is not kept. Source text,
+  documents and settings in it are left out, and counted.
 - What is given at once has one time budget, whatever it holds: what could not be read within it is named, and what was
   read counts. Where nobody waits any more, reading stops.
 - Taking a file back is a fact too (`artefact_state`), and so is letting it count again: nothing is deleted, and
@@ -27,6 +28,7 @@ from rerail.collectors.kept_files import kept
 from rerail.collectors.masking import masked, masked_writing
 from rerail.collectors.patience import PATIENCE_SECONDS, OutOfPatienceError, Patience
 from rerail.collectors.plain_text import Piece
+from rerail.collectors.sources.given_files import is_source, left_out_words
 from rerail.collectors.uploads import Kind, Understood, understood
 from rerail.server.core import codec
 from rerail.server.core.facts import ArtefactState, Evidence, WindowState
@@ -161,8 +163,12 @@ class ArtefactDesk:
         refused: list[str] = []
         waiting: list[_Read] = []
         late: list[str] = []
+        left_out = 0
         try:
             for member in members(content, largest, patience):
+                if is_source(member.name):
+                    left_out += 1
+                    continue
                 if patience.is_over(now=True):
                     if patience.is_ended:
                         break
@@ -190,6 +196,8 @@ class ArtefactDesk:
         self._state(taken)
         if patience.is_ended:
             raise stopped()
+        if left_out:
+            refused.append(left_out_words(left_out))
         if late:
             named = ", ".join(late[:SHOWN_LATE]) + (" …" if len(late) > SHOWN_LATE else "")
             refused.append(

@@ -148,12 +148,22 @@ def _parser() -> argparse.ArgumentParser:
     _add_knowledge(commands)
     _add_alerts(commands)
     classify = _command(commands, "classify", "why runs stopped, from logs and dumps alone", "classifying:classify")
-    classify.add_argument("paths", nargs="+", metavar="PATH", help="files or folders, .gz too; all of them are one run")
+    classify.add_argument(
+        "paths",
+        nargs="+",
+        metavar="PATH",
+        help="files, folders, zip or tar archives, pipes, - for standard input; packed ones too; all are one run",
+    )
     classify.add_argument("--each", action="store_true", help="every path is a run of its own")
     classify.add_argument("--json", action="store_true", help="as JSON, in the shape of docs/verdicts.md")
     classify.add_argument(
         "--time-limit", metavar="SECONDS", type=number_between(1), default=600.0,
         help="the longest that reading one log may take; what was read until then is judged (600)",
+    )  # fmt: skip
+
+    classify.add_argument(
+        "--zone", metavar="ZONE",
+        help="of stamps that name none: local, an offset (+09:00) or a name (Asia/Seoul); UTC where it is not given",
     )  # fmt: skip
 
     exclude = _reading(
@@ -211,6 +221,7 @@ def _add_problems(commands: argparse._SubParsersAction) -> None:
         "--sort", default="last_at", help="last_at, first_at, incidents, runs, recover_ns, lost_gpu_ns …"
     )
     problems.add_argument("--limit", type=int, default=50)
+    _add_server(problems)
 
     problem = _reading(commands, "problem", "one problem; with a flag, what you did about it", "problems:problem")
     problem.add_argument("problem_id", metavar="ID")
@@ -236,6 +247,12 @@ def _add_problems(commands: argparse._SubParsersAction) -> None:
     nodes.add_argument("--level", choices=("lemon", "suspect", "unremarkable", "unknown"))
     nodes.add_argument("--sort", default="score", help="score, node, blamed, runs, node_days or xids")
     nodes.add_argument("--limit", type=int, default=50)
+    _add_server(nodes)
+
+
+def _add_server(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--url", help="ask this server instead of reading the database")
+    parser.add_argument("--token", help="token of that server")
 
 
 def _add_configs(commands: argparse._SubParsersAction) -> None:

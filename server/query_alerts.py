@@ -7,25 +7,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from rerail.server.core.alert_life import AlertEvent, Change, Life, Standing, episodes, life, look, undone
-from rerail.server.core.alert_rules import DAY, AlertRule, Finding, Severity
-from rerail.server.core.alerts import SWITCH, findings, in_force, rules
-from rerail.server.core.fold import RunFold
-from rerail.server.core.threshold_changes import Overrides, ThresholdChange
+from rerail.server.core.alert_life import AlertEvent, Life, Standing, episodes, undone
+from rerail.server.core.alert_rules import AlertRule, Severity
+from rerail.server.core.alerts import in_force, rules
+from rerail.server.core.threshold_changes import ThresholdChange
 from rerail.server.core.threshold_changes import in_force as overrides_of
 from rerail.server.core.threshold_changes import undone as undone_changes
 from rerail.server.errors import NotFoundError
+from rerail.server.query_dry_runs import DryRun, DryRuns, dry_run
 from rerail.server.query_results import AlertMark
 from rerail.server.store import Store
-from rerail.server.store.alert_rows import AlertRow, ChannelRow, MessageRow
-from rerail.server.store.log_slices import slices
-
-MOST_INSTANTS = 60
-"""Of one run that a dry run looks at."""
-
-MOST_EXAMPLES = 20
-DRY_RUN_SECONDS = 20.0
-"""After so long a dry run stops, and says how far it came."""
+from rerail.server.store.alert_rows import AlertRow, Asked, ChannelRow, MessageRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +38,7 @@ class AlertPage:
     total: int
     standings: tuple[tuple[str, int], ...]
     groups: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Of every group in `rows`: standing → how many of all its alerts stand so, without those resolved."""
+    """Of every group in `rows`: standing → how many of its alerts that match stand so, without those resolved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,36 +78,6 @@ class RuleView:
 
 
 @dataclass(frozen=True, slots=True)
-class DryRunAlert:
-    """An alert that would have been."""
-
-    run_id: str
-    at: int
-    sentence: str
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class DryRun:
-    """What a rule would have found with other thresholds, beside what it finds with those in force."""
-
-    rule: str
-    start: int
-    end: int
-    runs: int
-    """Runs that lived in the range."""
-    looked_at: int
-    """Of them; fewer where the log is gone or the time ran out."""
-    without_log: int
-    alerts: int
-    """Alerts with the thresholds asked for."""
-    alerts_now: int
-    """With those in force."""
-    examples: tuple[DryRunAlert, ...]
-    """The newest of the first."""
-
-
-@dataclass(frozen=True, slots=True)
 class Totals:
     """Counts that a monitoring system wants."""
 
@@ -131,6 +93,8 @@ class AlertQueries:
     def __init__(self, store: Store, clock: Callable[[], int] = time.time_ns) -> None:
         self._store = store
         self._clock = clock
+        self.dry_runs = DryRuns(store, clock)
+        """Those that go on in the background."""
 
     def marks(self, run_id: str, start: int, end: int) -> tuple[AlertMark, ...]:
         """Episodes of a run's alerts that touch `[start, end]`, by their beginning."""
@@ -160,7 +124,7 @@ class AlertQueries:
         return AlertPage(
             tuple(AlertEntry(row, standing_of(row, now), names.get(row.run)) for row in rows), total,
             tuple((each.value, counts.get(each.value, 0)) for each in Standing),
-            self._store.alerts.groups([row.group_key for row in rows], now),
+            self._store.alerts.groups([row.group_key for row in rows], now, Asked(standing, search, run)),
         )  # fmt: skip
 
     def open_count(self) -> int:
@@ -231,115 +195,8 @@ class AlertQueries:
 
     def dry_run(self, rule_name: str, values: Mapping[str, float | None], project: str = "", days: int = 30) -> DryRun:
         """What a rule would have found over the last days. Nothing is written. Raises NotFoundError."""
-        rule = rules().get(rule_name)
-        if rule is None:
-            raise NotFoundError("alert rule", rule_name[:200])
-        end = self._clock()
-        start = end - days * DAY
-        now_in_force = overrides_of(self._store.alerts.thresholds())
-        asked = _with(now_in_force, rule_name, project, values)
-        page = self._store.run_rows("", None, "last_heard_at", True, 0, 1000)
-        rows = [row for row in page.rows if (row.last_heard_at or 0) >= start]
-        wanted = [row for row in rows if not project or row.project == project]
-        until = time.monotonic() + DRY_RUN_SECONDS
-        found: list[DryRunAlert] = []
-        looked = gone = before = 0
-        for row in wanted:
-            if time.monotonic() > until:
-                break
-            walked = self._walk(rule, row.run_id, start, end, (asked, now_in_force))
-            if walked is None:
-                gone += 1
-                continue
-            looked += 1
-            found += walked[0]
-            before += len(walked[1])
-        found.sort(key=lambda each: -each.at)
-        return DryRun(
-            rule_name, start, end, len(wanted), looked, gone, len(found), before, tuple(found[:MOST_EXAMPLES])
-        )
-
-    def _walk(
-        self, rule: AlertRule, run: str, start: int, end: int, overrides: tuple[Overrides, Overrides]
-    ) -> tuple[list[DryRunAlert], list[DryRunAlert]] | None:
-        """A run's past as its facts tell it, looked at again and again; None where its log is gone."""
-        offsets = {row.emitter: row.clock_offset_ns or 0 for row in self._store.emitters(run)}
-        facts = []
-        for log in slices(self._store, run, 0):
-            if log.gone_before is not None:
-                return None
-            facts += log.facts
-        stamped = sorted(((fact.at - offsets.get(fact.emitter, 0), fact) for fact in facts), key=lambda each: each[0])
-        saved = self._store.view(run)
-        if not stamped or saved is None:
-            return [], []
-        last = min(end, saved[0].ended_at or end)
-        first = max(start, saved[0].started_at or stamped[0][0])
-        fold = RunFold(run)
-        told = 0
-        lives: tuple[dict[str, _Walked], dict[str, _Walked]] = ({}, {})
-        alerts: tuple[list[DryRunAlert], list[DryRunAlert]] = ([], [])
-        for at in _instants(first, last, [each.started_at for each in saved[0].incidents]):
-            upto = told
-            while upto < len(stamped) and stamped[upto][0] <= at:
-                upto += 1
-            fold.add([fact for _, fact in stamped[told:upto]])
-            told = upto
-            if not told:
-                continue
-            view = fold.view(at)
-            for which in (0, 1):
-                seen = {each.key: each for each in findings(rule, view, overrides[which], {})}
-                alerts[which].extend(_followed(lives[which], seen, run, at))
-        return alerts
-
-
-@dataclass(slots=True)
-class _Walked:
-    """An alert while a dry run follows it."""
-
-    events: list[AlertEvent]
-    absent_since: int | None = None
-
-
-def _followed(lives: dict[str, _Walked], seen: Mapping[str, Finding], run: str, at: int) -> list[DryRunAlert]:
-    """The alerts that begin at this instant."""
-    begun = []
-    for key in sorted(set(seen) | set(lives)):
-        walked = lives.setdefault(key, _Walked([]))
-        result = look(life(walked.events), seen.get(key), walked.absent_since, at)
-        walked.absent_since = result.absent_since
-        if result.change is not None:
-            finding = seen.get(key)
-            mark = None if finding is None else finding.mark
-            walked.events.append(AlertEvent(len(walked.events) + 1, at, result.change, key, mark=mark))
-            if result.change is Change.FIRED and finding is not None:
-                begun.append(DryRunAlert(run, at, finding.sentence, key))
-    return begun
-
-
-def _instants(first: int, last: int, incidents: list[int]) -> list[int]:
-    """Instants to look at: evenly over the range, and closely after every incident began."""
-    if last <= first:
-        return [last]
-    step = max(1, (last - first) // MOST_INSTANTS)
-    instants = {*range(first, last, step), last}
-    for began in incidents[-50:]:
-        instants |= {at for at in (began + 1, began + 120 * 10**9, began + 600 * 10**9) if first <= at <= last}
-    return sorted(instants)
-
-
-def _with(overrides: Overrides, rule: str, project: str, values: Mapping[str, float | None]) -> Overrides:
-    """The overrides, had these values been set too."""
-    changed = {key: dict(held) for key, held in overrides.items()}
-    mine = changed.setdefault((rule, project), {})
-    mine.setdefault(SWITCH, 1.0)
-    for name, value in values.items():
-        if value is None:
-            mine.pop(name, None)
-        else:
-            mine[name] = value
-    return changed
+        *_, done = dry_run(self._store, self._clock(), rule_name, values, project, days)
+        return done
 
 
 def standing_of(row: AlertRow, now: int) -> Standing:

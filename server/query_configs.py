@@ -300,6 +300,23 @@ class ConfigQueries:
         read = cache(self._run)
         return ComparisonView(names, compared([self._arm(name, read) for name in names]))
 
+    def unknown_sides(self, wanted: Sequence[str]) -> dict[str, str]:
+        """Of the sides of a comparison those that are not known, and what is said of each."""
+        unknown = {}
+        for name in dict.fromkeys(each.strip() for each in wanted if each.strip()):
+            try:
+                self._arm(name, self._run)
+            except NotFoundError as error:
+                unknown[name] = str(error)
+        return unknown
+
+    def sides_like(self, search: str, limit: int) -> tuple[str, ...]:
+        """What could be a side and holds these words: newest runs, then configs; without words the newest."""
+        page = self._store.run_rows(search, None, "last_heard_at", True, 0, limit)
+        configs = [row.fingerprint for row in self.configs(search, limit=limit).rows] if search.strip() else []
+        newest = configs or ([] if search.strip() else self.newest(limit))
+        return (*(f"run:{row.run_id}" for row in page.rows), *(f"config:{each}" for each in newest))
+
     def _arm(self, name: str, read: Callable[[str], RunView]) -> Arm:
         kind, _, rest = name.partition(":")
         if kind == "article":

@@ -170,13 +170,20 @@ def _stays(told: Sequence[NodeOfRun]) -> tuple[NodeStay, ...]:
 
 def _events(told: Sequence[NodeOfRun]) -> tuple[NodeEvent, ...]:
     events = []
+    taken: Counter[tuple[int, int]] = Counter()
     for of_run in told:
+        here: Counter[tuple[int, int]] = Counter()
         for each in of_run.history.xids:
+            what = (each.at // 10**9, each.code)
+            here[what] += 1
+            if here[what] <= taken[what]:
+                continue  # the same line of its kernel, in the log of another run too
             known = xid(each.code)
             meaning = known.meaning if known.mnemonic else "not in the catalogue of this version"
             events.append(
                 NodeEvent(each.at, "xid", f"XID {each.code}", meaning, of_run.run, None, asks_for_hand(each.code))
             )
+        taken |= here
         for change in of_run.history.states:
             events.append(NodeEvent(change.at, "state", change.state, change.reason, of_run.run, change.until))
     return tuple(sorted(events, key=lambda event: (-event.at, event.what, event.run_id)))

@@ -136,7 +136,7 @@ class ProblemQueries:
         row = _with_spread(row, spread, min(spread.days, default=0), max(spread.days, default=0))
         split_from = ledger.split_from(problem_id)
         named = [problem_id, *ledger.merged_into(problem_id), *([] if split_from is None else [split_from])]
-        made_of = self._store.fingerprints(named)
+        made_of = self._store.fingerprints(sorted({*named, *(founder(each, ledger) for each in named)}))
         incidents, total = self._store.problem_incidents(problem_id, offset, limit, where)
         looked_at = self._store.problem_facets(problem_id, MOST_FACETS)
         own = made_of.get(problem_id)
@@ -202,7 +202,8 @@ class ProblemQueries:
         ledger = self._store.ledger()
         sums = {each.problem_id: each for each in self._store.problem_sums(problems)}
         made_of = dict(known or {})
-        wanted = {*problems, *(each.fingerprint for each in sums.values())}.difference(made_of)
+        founders = (founder(problem, ledger) for problem in problems)
+        wanted = {*problems, *founders, *(each.fingerprint for each in sums.values())}.difference(made_of)
         if wanted:
             made_of |= self._store.fingerprints(sorted(wanted))
         rows = {}
@@ -220,7 +221,7 @@ def _nothing(problem: str) -> ProblemSums:
 
 def _row(sums: ProblemSums, ledger: Ledger, made_of: dict[str, FingerprintRow]) -> ProblemRow:
     standing = ledger.standing(sums.problem_id)
-    named_by = made_of.get(sums.problem_id) or made_of.get(sums.fingerprint)
+    named_by = made_of.get(founder(sums.problem_id, ledger)) or made_of.get(sums.fingerprint)
     last_at = sums.last_at if sums.incidents else None
     return ProblemRow(
         problem_id=sums.problem_id,
@@ -248,13 +249,24 @@ def _title(problem: str, ledger: Ledger, made_of: dict[str, FingerprintRow], fin
     said = ledger.standing(problem).title
     if said is not None:
         return said
-    own = made_of.get(problem) or made_of.get(fingerprint or "")
+    own = made_of.get(founder(problem, ledger)) or made_of.get(fingerprint or "")
     title = problem if own is None else own.title
     for action in ledger.placing:
         if action.made == problem:
             facet = "" if action.facet is None else f" on {action.facet} {action.value}"
             return f"{title}{facet or ', by hand'}"
     return title
+
+
+def founder(problem: str, ledger: Ledger) -> str:
+    """The fingerprint that a problem began with: of one that was split off, that of what it was split off.
+
+    What was merged into it since does not change what it is.
+    """
+    for action in reversed(ledger.placing):
+        if action.made == problem:
+            problem = action.problem
+    return problem
 
 
 def resolution_of(standing: Standing) -> Resolution | None:
@@ -327,6 +339,8 @@ def facet_shares(rows: Sequence[Pairs]) -> tuple[FacetShare, ...]:
 def facet_sentence(facet: str, values: Sequence[tuple[str, int]], known: int, counted: int) -> str:
     """`12 of 14 on node gpu-17.`, or how wide it is spread."""
     name, (value, times) = FACET_NAMES[facet], values[0]
+    if facet == "checkpoint":
+        name = "step"  # that is known of where steps went on, too, without a word of any checkpoint
     where = f"{PREPOSITIONS[facet]} {name} {value}"
     if times == counted and counted > 1:
         return f"All {counted} {where}."

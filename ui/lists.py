@@ -94,6 +94,7 @@ class ListKind:
                 dcc.Store(id=f"{self.name}-address"),
             ],
             className="filters",
+            **{"data-narrows": self.name, "data-order": self.sorts[0][0]},
         )
 
     def shown(self, content: Content) -> Component:

@@ -22,6 +22,8 @@ from rerail.server.core.words import (  # noqa: F401 - as text.…
 )
 
 DASH = "–"
+NO_NAME = "(without a name)"
+"""Who did something and gave no name."""
 NANOSECONDS = 1_000_000_000
 HOUR_NS = 3600 * NANOSECONDS
 

@@ -14,10 +14,12 @@ Rules
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
 
 from rerail.collectors.masking import masked
+from rerail.collectors.sources.last_words import ending_of
 from rerail.server.core.codec import canonical
 from rerail.server.core.facts import (
     AttemptEnded,
@@ -41,6 +43,8 @@ MOST_EVIDENCE = 400
 """Pieces of evidence of one attempt; a launcher that repeats itself must not fill a database."""
 MOST_OF_A_KIND = 24
 """Of lines that differ by numbers alone: a storm must not drown what was said after it."""
+MOST_PLACED = 20_000
+"""Ranks whose machine is remembered."""
 MOST_WAITING = 1024
 """Ranks whose first word of a time-out is kept in any case: the one that has none may be who did not come."""
 _NUMBER = re.compile(r"\d{1,30}")
@@ -96,6 +100,13 @@ class AttemptState:
     """A signal ended the launcher of the current attempt, and nobody said whose."""
     cancelled_by: str = ""
     """What Slurm said of a cancellation of the current attempt's step without any reason: somebody asked for it."""
+    rank_nodes: dict[str, str] = field(default_factory=dict)
+    """`attempt/rank` → the machine that a launcher or a scheduler names for it; empty where it named two."""
+    has_other_hosts: bool = False
+    """The log names a machine that is not the one it is read on."""
+    told_over: list[Any] = field(default_factory=list)
+    """`[outcome, words, first byte, whether it is a notice]` of a line that says that the job of the current attempt is
+    ended (`last_words.py`)."""
     tells_starts: bool = False
     """The launcher prints when attempts start, not only how they end: nobody else needs to tell them."""
     restarts_left: int | None = None
@@ -125,9 +136,16 @@ class Attempts:
 
     def __init__(
         self, state: AttemptState, *, emitter: str, node: str | None, run: str, run_is_told: bool,
-        job: str | None = None, requeue: int | None = None,
+        job: str | None = None, requeue: int | None = None, node_is_told: bool = True,
     ) -> None:  # fmt: skip
+        """`node_is_told`: a person named it; else it is where the log is read, and of a job of several machines what a
+        rank did was on one that is not known."""
         self.state = state
+        self._node_is_told = node_is_told
+        self.is_followed = False
+        """What was stated cannot be put right any more by what the log tells later."""
+        self._taken_for_here: set[int] = set()
+        """Facts that carry the node for want of another."""
         self._emitter = emitter
         self._node = node
         self._run = run
@@ -214,6 +232,7 @@ class Attempts:
             state.iterations, state.last_iteration = {}, 0
             state.cancelled_as = None
             state.is_signalled, state.cancelled_by = False, ""
+            state.told_over = []
         state.is_started = True
         state.is_over = False
 
@@ -276,10 +295,14 @@ class Attempts:
             state.noticed_at.setdefault(str(state.attempt), at)
         self._state(RecoveryMark, at, stage=stage, by=by, text=text)
 
-    def exit(self, at: int, local_rank: int, code: int, process: int, rank: int | None = None) -> None:
+    def exit(
+        self, at: int, local_rank: int, code: int, process: int, rank: int | None = None, node: str | None = None
+    ) -> None:
         """A worker process ended. Said twice, it counts once."""
         state = self.state
         key = str(process)
+        if node is not None and rank is not None:
+            self.place_rank(rank, node)
         if key in state.exits and state.exits[key][1] is None and rank is not None:
             state.exits[key][1] = rank  # for the exit codes of the attempt; the exit itself was stated
         if key in state.exits or key in state.past_processes:
@@ -288,9 +311,11 @@ class Attempts:
             rank = self.rank_of(local_rank)
         state.exits[key] = [local_rank, rank, code]
         state.last_exit_at = at
-        self._state(
-            Exit, at, exit_code=code, signal=-code if code < 0 else None, rank=rank, local_rank=local_rank
-        )  # fmt: skip
+        if node is None:
+            self._taken_for_here.add(self._offset * FACTS_PER_BYTE + min(self._count, FACTS_PER_BYTE - 1))
+        named = {} if node is None else {"node": node}
+        signal = -code if code < 0 else None
+        self._state(Exit, at, exit_code=code, signal=signal, rank=rank, local_rank=local_rank, **named)
 
     def end(self, at: int, outcome: Outcome | None, reason: str | None = None) -> None:
         """The worker group is gone."""
@@ -323,6 +348,22 @@ class Attempts:
         is_asked_for = is_interrupt or bool(state.cancelled_by)
         state.is_signalled = not is_asked_for
         self.end_run(at, Outcome.STOPPED if is_asked_for else Outcome.FAILED, words)
+
+    def end_where_told(self, step_offset: int) -> bool:
+        """Nothing came for a while: where a line said that the job is ended, it has. Whether an end was stated.
+
+        `step_offset`: the first byte of the last step line; a notice before it announced an end that did not come.
+        """
+        state = self.state
+        is_open = state.is_started and not state.is_over and "ended" not in state.told
+        if not (is_open and state.told_over) or state.last_at is None:
+            return False
+        outcome, words, offset, is_notice = state.told_over
+        if is_notice and step_offset > offset:
+            return False
+        self._offset, self._count = offset, FACTS_PER_BYTE - 3
+        self.end_run(state.last_at, Outcome(outcome), words)
+        return True
 
     def why_over(self, words: str) -> str:
         """Why the run is over: `words`, what the launcher said, and that restarts are spent where it counts them."""
@@ -375,6 +416,10 @@ class Attempts:
             state.held.append(kept)
         else:
             self.facts.append(Evidence(**self._place(at, kept), **self._evidence_of(kept)))  # type: ignore[arg-type]
+        if node is not None:
+            self.names_host(node)
+        if (ending := ending_of(text)) is not None and not (state.told_over and ending[1]):
+            state.told_over = [ending[0].value, masked(text)[:1000], self._offset, ending[1]]
         if "CANCELLED AT" in text and (told := _CANCELLED.search(text)) is not None:
             words = masked(text)[:1000]
             if told["why"] is not None:
@@ -458,6 +503,39 @@ class Attempts:
             return local_rank
         return local_rank + state.rank_offsets[0] if len(state.rank_offsets) == 1 else None
 
+    def place_rank(self, rank: int, node: str) -> None:
+        """A launcher or a scheduler says on which machine a rank of the current attempt is."""
+        nodes, key = self.state.rank_nodes, f"{self.state.attempt}/{rank}"
+        if key in nodes or len(nodes) < MOST_PLACED:
+            nodes[key] = node if nodes.get(key, node) == node else ""
+        self.names_host(node)
+
+    def names_host(self, node: str) -> None:
+        """The log names a machine."""
+        short = (self._node or "").partition(".")[0]
+        self.state.has_other_hosts |= node.partition(".")[0] != short
+
+    def with_nodes(self, facts: Sequence[Fact]) -> list[Fact]:
+        """Facts, ends of ranks with the machine that the log names for it; where the node is only where the log is
+        read, and the job is of several machines, without it."""
+        return [self._with_node(fact) for fact in facts]
+
+    def _with_node(self, fact: Fact) -> Fact:
+        if not isinstance(fact, (Evidence, Exit)):
+            return fact
+        is_guessed = fact.seq in self._taken_for_here and not self._node_is_told
+        if isinstance(fact, Exit) and (fact.node is None or is_guessed):  # what else it said may be about another
+            named = self.state.rank_nodes.get(f"{fact.restart}/{fact.rank}") if fact.rank is not None else None
+            if named:
+                return replace(fact, node=named)
+        return replace(fact, node=None) if is_guessed and self._is_of_many_nodes() else fact
+
+    def _is_of_many_nodes(self) -> bool:
+        state = self.state
+        told = state.config.get("max_nodes", state.config.get("nnodes"))
+        is_range = isinstance(told, str) and told.partition(":")[2] not in ("", "1")
+        return is_range or (state.node_count or 1) > 1 or state.has_other_hosts or len(state.group_ranks) > 1
+
     def pair(self, rank: int, local_rank: int) -> None:
         """A launcher told both ranks of one of its workers: all of its node lie as far apart."""
         offsets = self.state.rank_offsets
@@ -474,7 +552,7 @@ class Attempts:
 
     def with_ranks(self) -> list[Fact]:
         """The facts, with global ranks also where the log told only later how to work them out."""
-        return [self._with_rank(fact) for fact in self.facts]
+        return self.with_nodes([self._with_rank(fact) for fact in self.facts])
 
     def _with_rank(self, fact: Fact) -> Fact:
         if isinstance(fact, (Evidence, Exit)) and fact.rank is None and fact.local_rank is not None:
@@ -520,6 +598,8 @@ class Attempts:
 
     def _place(self, at: int, kept: Mapping[str, object]) -> dict[str, object]:
         place = {**self._common(at), "seq": kept["seq"]}
+        if kept.get("node") is None and isinstance(kept["seq"], int):
+            self._taken_for_here.add(kept["seq"])
         for name in ("rank", "local_rank", "iteration", "node"):
             if kept.get(name) is not None:
                 place[name] = kept[name]

@@ -8,6 +8,7 @@ Rules
   that was submitted again each submission has its own file.
 - Of several logs that tell the same steps at the same time (one a rank) the one that tells most is taken for steps,
   checkpoints and attempts; the evidence of all of them counts.
+- How the last attempt ended that no line ends, who asks for the folder judges (`OldFolder.ends`).
 - Where no file tells of any attempt, and some tell how a program broke, each place of an attempt (`attempt_1/0/…`) is
   one, else the whole is: it was there when its first words were written, and failed with its last.
 - Identity follows from the place within the folder: the same folder imported again, from wherever it lies, adds
@@ -25,7 +26,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from rerail.collectors.formats import OldFolder
-from rerail.collectors.sources.left_off import STILL_RUNNING, is_open, left_off, said
+from rerail.collectors.sources.given_files import Scratch, left_out_words
+from rerail.collectors.sources.left_off import STILL_RUNNING, is_open, left_off, said, said_of_ends
 from rerail.collectors.sources.run_files import RUN, UNKNOWN_INSTANT, FileRead, RunFiles, read_run_files
 from rerail.server.core.codec import FactError
 from rerail.server.core.facts import (
@@ -45,6 +47,8 @@ from rerail.server.core.facts import (
 )
 
 PROGRESS = (AttemptStarted, CheckpointLoaded, CheckpointMoment, PhaseSpan, RecoveryMark, RunStarted, RunEnded, Steps)
+BESIDE_NS = 1800 * 10**9
+"""A file that was written so long before or after what the others tell of is of another time, or a copy."""
 NO_PROGRAM = frozenset({"kernel", "slurm", "kubernetes", "flight_recorder", "dcgm"})
 """Sources whose words are not a program's own."""
 
@@ -61,15 +65,27 @@ def read_folder(folder: OldFolder) -> Iterator[Fact]:
             taken.append(file)
             if file.remark is not None:
                 folder.remark(f"{_within(file.path, folder.path)}: {file.remark}")
+    if found.left_out:
+        folder.remark(left_out_words(found.left_out))
     if not taken:
         folder.refuse(1, FactError("path", folder.path, "holds no file that is read"))
         return
     folder.remark(f"{len(taken)} file{'s' * (len(taken) > 1)} read as one run")
-    if found.dated_by_file:
-        first = _within(found.dated_by_file[0], folder.path)
+    if moved := _dated_as_the_others(found):
+        first = _within(moved[0], folder.path)
+        folder.remark(f"no line of {first} dates it, and it was written at another time than the others tell of: when "
+                      "it was is not known, and it is placed before them")  # fmt: skip
+    guessed = [path for path in found.dated_by_file if path not in moved]
+    if guessed:
+        first = _within(guessed[0], folder.path)
         folder.remark(f"no line of {first} dates it: it is taken to be of when it was written last")
-    facts = with_attempts(joined(found.facts))
-    end = _left_off(facts, taken, folder.now)
+    facts = joined(found.facts)
+    if ends := _judged_ends(facts, taken, found.scratch, folder):
+        folder.remark(said_of_ends(ends))
+        facts += ends
+    if folder.ends is None or len({fact.restart or 0 for fact in facts if isinstance(fact, Evidence)}) > 1:
+        facts = with_attempts(facts)
+    end = _left_off(facts, taken, found.scratch, folder.now)
     if end is not None and folder.now is not None:
         facts.append(end)
         folder.remark(said(end, folder.now))
@@ -84,17 +100,46 @@ def read_folder(folder: OldFolder) -> Iterator[Fact]:
         yield replace(fact, run=run, emitter=named.get(fact.emitter, fact.emitter))
 
 
-def _left_off(facts: Sequence[Fact], files: Sequence[FileRead], now: int | None) -> RunEnded | None:
+def _dated_as_the_others(found: RunFiles) -> list[str]:
+    """Place what nothing dates before the stamps of the other files, if it was written long after or before them
+    (a copy); the paths of those files."""
+    guessed = {emitter for emitter, path in found.paths.items() if path in found.dated_by_file}
+    told = [fact.at for fact in found.facts if fact.emitter not in guessed and fact.at > UNKNOWN_INSTANT]
+    if not told or not guessed:
+        return []
+    first, last = min(told), max(told)
+    moved = set()
+    for place, fact in enumerate(found.facts):
+        if fact.emitter in guessed and not first - BESIDE_NS <= fact.at <= last + BESIDE_NS:
+            found.facts[place] = replace(fact, at=first - BESIDE_NS)
+            moved.add(found.paths[fact.emitter])
+    return [path for path in found.dated_by_file if path in moved]
+
+
+def _left_off(facts: Sequence[Fact], files: Sequence[FileRead], scratch: Scratch, now: int | None) -> RunEnded | None:
     """Where what the folder tells of its run ends, for one that is not written any more; None where that is told."""
     told = [fact for fact in facts if fact.run == RUN and fact.at > UNKNOWN_INSTANT]
     if now is None or not told:
         return None
+    seq = max(fact.at for fact in told) // 10**9
+    return left_off(told, now=now, written_at=_written_at(files, scratch), seq=seq, run=RUN, emitter="folder")
+
+
+def _judged_ends(facts: Sequence[Fact], files: Sequence[FileRead], scratch: Scratch, folder: OldFolder) -> list[Fact]:
+    """What who asks for the folder judges of the end of its run's last attempt."""
+    told = [fact for fact in facts if fact.run == RUN and fact.at > UNKNOWN_INSTANT]
+    if folder.ends is None or folder.now is None or not told:
+        return []
+    return folder.ends(told, folder.now, _written_at(files, scratch))
+
+
+def _written_at(files: Sequence[FileRead], scratch: Scratch) -> int | None:
+    """When the last of the files was written, in ns; None where no file tells."""
     written = []
     for file in files:
         with suppress(OSError):
-            written.append(Path(file.path).stat().st_mtime_ns)
-    seq = max(fact.at for fact in told) // 10**9
-    return left_off(told, now=now, written_at=max(written, default=None), seq=seq, run=RUN, emitter="folder")
+            written.append(scratch.real(file.path).stat().st_mtime_ns)
+    return max(written, default=None)
 
 
 def joined(facts: Sequence[Fact]) -> list[Fact]:
@@ -175,6 +220,8 @@ def _shifted(fact: Fact, by: int) -> Fact:
 
 
 def _within(path: str, folder: str) -> str:
+    if path.startswith(f"{folder}: "):
+        return path[len(folder) + 2 :]  # of an archive
     try:
         return str(Path(path).relative_to(folder))
     except ValueError:

@@ -8,6 +8,8 @@ Rules
   again states the same facts.
 - Cycle files alone state when attempts formed; beside a log they only tell where the per-cycle logs are.
 - A log that cannot be read is `SourceDown`.
+- Where a scheduler, a cloud or a coordinator said that it ends the job (`last_words.py`), and nothing came since, the
+  attempt has ended. Evidence that only accuses ends nothing while a log may still grow: an import judges that.
 
 `finish` is for logs that will not grow: what waits for a stamp gets the last there was.
 """
@@ -56,6 +58,9 @@ BROKEN_AFTER_NS = 30 * 1_000_000_000
 HELD_SECONDS = 15.0
 """How long evidence waits for a stamp while the log is silent, before the file's own time is taken."""
 
+GRACE_SECONDS = 90.0
+"""How long a log must be silent behind a line that says that the job is ended: Slurm waits 30 s before it kills."""
+
 
 class LauncherSource:
     """One launcher's output. Give `log`, or `cycle_info`, or both."""
@@ -63,7 +68,7 @@ class LauncherSource:
     def __init__(
         self,
         *,
-        node: str,
+        node: str | None,
         run: str | None = None,
         log: Path | None = None,
         cycle_info: Path | None = None,
@@ -72,11 +77,17 @@ class LauncherSource:
         job: str | None = None,
         requeue: int | None = None,
         zone_seconds: int | None = None,
+        node_is_told: bool = True,
+        read_on: str | None = None,
     ) -> None:
+        """`node`: the machine of what the log tells, None where that is not known; `node_is_told`: a person said so,
+        and it is not only where the log is read. `read_on`: that machine, for the emitter's name (default: `node`)."""
         if log is None and cycle_info is None:
             raise ValueError("a launcher source needs a log or a directory of cycle files")
         self.name = f"launcher {log or cycle_info}"
         self._node = node
+        self._node_is_told = node_is_told
+        self._read_on = (read_on or node or "unknown")[:120]
         self._run = run
         self._log = log
         self._cycle_info = cycle_info
@@ -130,7 +141,7 @@ class LauncherSource:
             kept.get("zone", self._zone_seconds), kept.get("year") or time.gmtime(status.st_mtime).tm_year
         )
         state = AttemptState.from_plain(kept.get("state", {}))
-        attempts = self._attempts(state, f"launcher/{self._node[:120]}/{mark}")
+        attempts = self._attempts(state, f"launcher/{self._read_on}/{mark}")
         progress = ProgressLog(attempts, clock, ProgressState.from_plain(kept.get("progress", {})))
         log = LauncherLog(
             attempts, clock, Tracebacks(kept.get("tracebacks")), kept.get("block", ""), Pieces(kept.get("pieces")),
@@ -157,6 +168,9 @@ class LauncherSource:
             progress.date_end(status.st_mtime_ns)
             if state.held:
                 attempts.heard(status.st_mtime_ns)
+            if time.time() - status.st_mtime > GRACE_SECONDS:
+                progress.flush_all()
+                attempts.end_where_told(progress.state.step_offset)
         progress.flush()
         if nuls := nul_count(path, begin, offset):
             logger.warning("%s: %s", path, nul_words(nuls))
@@ -166,7 +180,7 @@ class LauncherSource:
             "progress": asdict(progress.state),
             "pieces": log.pieces.waiting,
         }  # fmt: skip
-        return attempts.facts
+        return attempts.with_nodes(attempts.facts)
 
     def _reader_of(
         self, mark: str, begin: int, log: LauncherLog, progress: ProgressLog, written_at: int
@@ -179,7 +193,7 @@ class LauncherSource:
         return self._reader
 
     def _attempts(self, state: AttemptState, emitter: str) -> Attempts:
-        return Attempts(
+        attempts = Attempts(
             state,
             emitter=emitter,
             node=self._node,
@@ -187,7 +201,10 @@ class LauncherSource:
             run_is_told=self._run is not None,
             job=self._job,
             requeue=self._requeue,
+            node_is_told=self._node_is_told,
         )
+        attempts.is_followed = True
+        return attempts
 
     # --- logs of the workers ---------------------------------------------------------------------------------------
 
@@ -209,7 +226,7 @@ class LauncherSource:
             ranks_per_node=launcher.ranks_per_node, node_count=launcher.node_count, group_rank=launcher.group_rank,
             evidence_count=kept.get("evidence", 0), last_at=noticed_at, iterations=kept.get("iterations", {}),
         )  # fmt: skip
-        attempts = self._attempts(state, f"launcher/{self._node[:120]}/{mark}")
+        attempts = self._attempts(state, f"launcher/{self._read_on}/{mark}")
         local = LOCAL_RANK_IN_PATH.search(str(path))
         clock = LocalClock(self._zone_seconds)
         log = LauncherLog(attempts, clock, Tracebacks(kept.get("tracebacks")))
@@ -228,7 +245,7 @@ class LauncherSource:
             "mark": mark, "offset": offset, "tracebacks": log.tracebacks.open, "evidence": state.evidence_count,
             "iterations": state.iterations,
         }  # fmt: skip
-        return attempts.facts
+        return attempts.with_nodes(attempts.facts)
 
     def _broken(self, broken: tuple[BrokenFile, ...], memory: dict[str, Any], is_whole: bool) -> list[Fact]:
         """Files that stay half-written, each stated once."""
@@ -248,7 +265,7 @@ class LauncherSource:
     def _read_cycle_infos(self, infos: tuple[CycleInfo, ...], memory: dict[str, Any]) -> list[Fact]:
         facts: list[Fact] = []
         for info in infos:
-            emitter = f"cycle_info/{self._node[:120]}/{info.job or 'x'}.{info.requeue or 0}"[:200]
+            emitter = f"cycle_info/{self._read_on}/{info.job or 'x'}.{info.requeue or 0}"[:200]
             for fact in cycle_facts(info, run=self._run or "unnamed", emitter=emitter, node=self._node):
                 key = f"{emitter} {fact.seq}"
                 if key not in memory["cycles"]:

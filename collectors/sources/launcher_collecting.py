@@ -15,8 +15,8 @@ from rerail.collectors.source import NotConfigured, Source
 from rerail.collectors.sources.launcher import LauncherSource, command_of
 
 
-def _add_zone(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--node", help="the node that writes it (default: this one)")
+def _add_zone(parser: argparse.ArgumentParser, node: str) -> None:
+    parser.add_argument("--node", help=node)
     parser.add_argument("--zone-minutes", type=int, help="time zone of stamps, minutes east of UTC (default: this one)")
 
 
@@ -30,7 +30,11 @@ def _add_launcher(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--app-logs", help="per-attempt logs of the workers, a pattern such as 'logs/app_cycle*.log'")
     parser.add_argument("--pid", type=int, help="process id of the launcher, to read its settings from")
     parser.add_argument("--follow", action="store_true", help="go on as the log grows (default without --once)")
-    _add_zone(parser)
+    _add_zone(
+        parser,
+        "the node that the launcher runs on (default: this one; of a job of several nodes a rank's is then only known "
+        "where a line names it)",
+    )
 
 
 def _launcher(arguments: argparse.Namespace) -> tuple[Source, ...]:
@@ -39,6 +43,8 @@ def _launcher(arguments: argparse.Namespace) -> tuple[Source, ...]:
     told = identity()
     source = LauncherSource(
         node=arguments.node or told.node,
+        node_is_told=arguments.node is not None,
+        read_on=told.node,
         run=arguments.run_id or settings().run,
         log=arguments.log,
         cycle_info=arguments.cycle_info,
@@ -53,15 +59,19 @@ def _launcher(arguments: argparse.Namespace) -> tuple[Source, ...]:
 
 def _add_logs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a log; several are followed side by side")
-    _add_zone(parser)
+    _add_zone(
+        parser,
+        "the node that all of it is about (default: what its lines name; a log may be read far from where it was "
+        "written)",
+    )
 
 
 def _logs(arguments: argparse.Namespace) -> tuple[Source, ...]:
     told, run = identity(), arguments.run_id or settings().run
     return tuple(
         LauncherSource(
-            node=arguments.node or told.node, run=run or path.stem[:200], log=path, job=told.job, requeue=told.requeue,
-            zone_seconds=_zone_seconds(arguments),
+            node=arguments.node, read_on=told.node, run=run or path.stem[:200], log=path, job=told.job,
+            requeue=told.requeue, zone_seconds=_zone_seconds(arguments),
         )
         for path in arguments.files
     )  # fmt: skip

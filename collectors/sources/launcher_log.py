@@ -30,6 +30,7 @@ from rerail.collectors.sources.log_lines import (
 from rerail.collectors.sources.progress import ProgressLog
 from rerail.collectors.sources.telling import is_telling, may_be_telling
 from rerail.collectors.sources.tracebacks import HEAD, Tracebacks
+from rerail.collectors.sources.writers_clocks import WritersClocks
 from rerail.server.core.facts import TRAINING_DONE, Initiator, MarkStage, Outcome
 
 COMMAND_LINE = re.compile(
@@ -48,6 +49,16 @@ BLOCK_NAMES = frozenset(
     {"max_restarts", "monitor_interval", "restart_policy", "min_nodes", "max_nodes", "nproc_per_node", "rdzv_backend"}
 )
 A_SECOND = 1_000_000_000
+CANCELLED_AT = re.compile(r"CANCELLED AT (?P<day>\d{4}-\d\d-\d\d)T(?P<clock>\d\d:\d\d:\d\d)")
+SRUN_PLACE = re.compile(
+    r"\bsrun: error: (?P<node>[\w.-]{1,120}): task (?P<rank>\d{1,7}): (?:Exited|Terminated|Killed|Segm|Abort|Bus)"
+)
+MPI_PLACE = re.compile(
+    r"process rank (?P<rank>\d{1,7}) with PID \d{1,10} on node (?P<node>[\w-][\w.-]{0,119}) (?:exited|was)"
+)
+LOOPBACK = re.compile(r"localhost\b|127\.|::1$")
+NEAR_NS = 40 * 60 * A_SECOND
+"""So long after the last stamp of a log that of another writer may be; the next time zones are farther apart."""
 SERIOUS = frozenset({"ERROR", "CRITICAL", "FATAL", "WARNING"})
 
 
@@ -82,6 +93,7 @@ class LauncherLog:
         self.block = block
         """`config` or `result` inside a block of settings that is printed line by line; `table`, with the rank and
         local rank of its last entry, in the final one. Part of the cursor."""
+        self.writers = WritersClocks()
         self.zones_untold = 0
         """Lines whose stamp does not say its time zone."""
 
@@ -113,6 +125,7 @@ class LauncherLog:
             lines = read_record(record, self.clock, self.labels, self.prefix.decode())
         for line in lines:
             self.zones_untold += line.at is not None and not line.is_zoned
+            self.writers.heard(line, offset, len(self.attempts.facts), self.clock)
             yield line
         self.before = raw
 
@@ -377,19 +390,44 @@ class LauncherLog:
         elif match := deepspeed.SIZE.search(line.text):
             self._deepspeed_size(match)
         elif is_telling(line.text):
+            placed = self._learn_place(line.text)
             if line.source != "kernel":
                 self._erred(line, is_announced=True)
             else:
                 self.going_on.told_of_machine(self._offset, self.attempts.state.attempt)
             attempts.evidence(
-                line.at,
+                line.at if line.at is not None else self._cancelled_at(line.text),
                 line.source,
                 line.text[:4000],
-                rank=line.rank,
+                rank=line.rank if placed is None else placed[0],
                 local_rank=line.local_rank if line.local_rank is not None else self._deepspeed_rank(line),
                 code=line.code,
-                node=line.node if line.source == "kernel" and line.node else line.host,
+                node=placed[1] if placed else line.node if line.source == "kernel" and line.node else line.host,
             )
+
+    def _learn_place(self, text: str) -> tuple[int, str] | None:
+        """The rank that ended and its machine, as srun says; None for other lines. mpirun's are only learned from.
+
+        Tasks of srun are ranks unless a launcher speaks: then they are launchers.
+        """
+        if match := MPI_PLACE.search(text):
+            self.attempts.place_rank(int(match["rank"]), match["node"])
+            return None
+        match = SRUN_PLACE.search(text) if self.attempts.state.launcher is None else None
+        if match is None:
+            return None
+        self.attempts.place_rank(int(match["rank"]), match["node"])
+        return int(match["rank"]), match["node"]
+
+    def _cancelled_at(self, text: str) -> int | None:
+        """When Slurm says that it cancelled a step, in a log whose own stamps come shortly before; None where they do
+        not: another time zone may be behind it."""
+        told, last = CANCELLED_AT.search(text) if "CANCELLED AT" in text else None, self.attempts.state.last_at
+        at = None if told is None or last is None else self.clock.instant(f"{told['day']} {told['clock']}")
+        if at is None or last is None or not 0 <= at - last < NEAR_NS:
+            return None
+        self.attempts.heard(at)
+        return at
 
     def _deepspeed_rank(self, line: Line) -> int | None:
         """The local rank of the process that a line of DeepSpeed's launcher is about."""
@@ -491,7 +529,8 @@ class LauncherLog:
             if at is not None:
                 attempts.heard(at)  # nothing else of this log tells when it was
         elif match := torchrun.TABLE_HOST.match(line.text):
-            self.block = f"table@{match['host']}"
+            is_a_name = not LOOPBACK.match(match["host"])
+            self.block = f"table@{match['host']}" if is_a_name else "table"
         if at is None:
             return True
         if match := torchrun.TABLE_RANK.match(line.text):
@@ -518,11 +557,11 @@ class LauncherLog:
         code, process = int(match["code"]), int(match["pid"])
         is_known = str(process) in attempts.state.exits or str(process) in attempts.state.past_processes
         attempts.pair(rank, local)
-        attempts.exit(at, local, code, process, rank)
-        if not is_known:
+        node = place.partition("@")[2] or line.host
+        attempts.exit(at, local, code, process, rank, node)
+        if not is_known or (attempts.is_followed and node):
             attempts.evidence(
-                at, "torchrun", line.text.strip(), rank=rank, local_rank=local, code=f"exitcode {code}",
-                node=place.partition("@")[2] or line.host,
+                at, "torchrun", line.text.strip(), rank=rank, local_rank=local, code=f"exitcode {code}", node=node,
             )  # fmt: skip
 
     def _learn(self, line: Line) -> None:

@@ -26,6 +26,7 @@ LATE_NS = 5 * 10**9
 MOST_GAPS = 2000
 """Of the last so many moments the usual gap is taken."""
 OVER = (Outcome.COMPLETED, Outcome.FAILED, Outcome.STOPPED)
+HOW = {"preempted": "been preempted", "stopped": "been stopped by somebody"}
 LAST_JOB = "its last job ended so, and its scheduler's records tell of no other"
 STILL_RUNNING = (
     "still counted as running: no end is told, and its last word, or the file's last change, is not an hour old; "
@@ -44,13 +45,19 @@ def left_off(
     """
     if not is_open(facts):
         return None
+    if not is_silent(facts, now=now, written_at=written_at, least=LEAST_SILENCE_NS):
+        return None
+    last = max(fact.at for fact in facts)
+    return RunEnded(run=run, emitter=emitter, seq=seq, at=last, outcome=None, reason=REASON)
+
+
+def is_silent(facts: Sequence[Fact], *, now: int, written_at: int | None, least: int) -> bool:
+    """Whether nothing comes any more of what `facts` tell: its last word, or the file, is older than `least` ns, and
+    than ten of its usual gaps. `written_at` as of `left_off`."""
     moments = sorted({fact.at for fact in facts})[-MOST_GAPS:]
     gaps = sorted(later - earlier for earlier, later in pairwise(moments))
-    silence = max(LEAST_SILENCE_NS, USUAL_GAPS * gaps[len(gaps) // 2] if gaps else 0)
-    last = moments[-1]
-    if now - last <= silence and (written_at is None or now - written_at <= silence):
-        return None
-    return RunEnded(run=run, emitter=emitter, seq=seq, at=last, outcome=None, reason=REASON)
+    silence = max(least, USUAL_GAPS * gaps[len(gaps) // 2] if gaps else 0)
+    return now - moments[-1] > silence or (written_at is not None and now - written_at > silence)
 
 
 def is_open(facts: Sequence[Fact]) -> bool:
@@ -104,6 +111,13 @@ def said(end: RunEnded, now: int) -> str:
         f"no end is told, and nothing came after {at}{ago}: the run is taken to have ended there, how is unknown "
         "(--still-running leaves it open; `rerail collect logs` follows a log that grows)"
     )
+
+
+def said_of_ends(ends: Sequence[Fact]) -> str:
+    """What a person is told of an end that its evidence alone tells."""
+    over = next((fact for fact in ends if isinstance(fact, RunEnded)), None)
+    how = "ended" if over is None or over.outcome is None else over.outcome.value
+    return f"no line tells how it ended: by what it says last it is taken to have {HOW.get(how, how)}"
 
 
 def _long(length_ns: int) -> str:

@@ -9,6 +9,7 @@
     3:                             srun --label, and NVRx's log of one cycle: the global rank
     [1,12]<stderr>:                mpirun --tag-output: the job and the global rank
     [default1]:                    torchrun --tee: the role and the local rank
+    [gpu-d05:rank33]               wrappers that name the machine and the global rank
     (Worker pid=1)                 Ray
 
 Rules
@@ -44,6 +45,9 @@ _ROLE = re.compile(r"^\[(?!rank\d)(?P<role>[A-Za-z_]\w{0,80}?)(?P<local>\d{1,7})
 _MPI = re.compile(
     r"^(?:[A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d \d{4} ?)?"
     r"\[(?:[\w.@-]{1,120}@)?\d{1,7},(?P<rank>\d{1,7})\]<std(?:out|err|diag)>: ?"
+)
+_HOST_AND_RANK = re.compile(
+    r"^\[(?P<host>[A-Za-z][\w.-]{0,120})[:, |/] ?(?:[Gg]lobal_?)?[Rr]ank[ =:]?(?P<rank>\d{1,7})\]:? ?"
 )
 _STAMPED = re.compile(rf"^\[?(?P<stamp>{_STAMP})(?P<zone>Z|[+-]\d\d:?\d\d)?\]? ")
 _HOST = re.compile(r"^(?P<host>(?:\d{1,3}\.){3}\d{1,3}|[A-Za-z](?=[\w.-]*[\d-])[\w-]{0,62}(?:\.[\w-]{1,62}){0,8}): ?")
@@ -114,6 +118,9 @@ def _one(told: PassedOn, labels: Labels, seen: set[str]) -> str | None:
         if "mpi" not in seen and (match := _MPI.match(text)):
             told.rank = _number(match["rank"])
             return _taken(told, match, "mpi")
+        if "rank" not in seen and (match := _HOST_AND_RANK.match(text)) and _is_host(match["host"]):
+            told.rank, told.host = _number(match["rank"]), match["host"]
+            return _taken(told, match, "rank")
     elif first == "<" and (match := _RIG.match(text)):
         return _taken(told, match, f"rig {first}{text[1:2]}")
     elif first == "(" and "ray" not in seen and (match := _RAY.match(text)):

@@ -56,7 +56,8 @@ _GRAMMAR = re.compile(
     r"|has joined|death signal|launch configs|torchrun|ft_launcher|NestedRestarter|TORCHELASTIC_ENABLE|finished|Agent "
     r"|heartbeat|has been open|out of section|ChildFailedError|Starting worker|Joining cluster|restart_count=|EARLY"
     r"|RankMonitorState|# EXIT|must not be|raining (?:done|complete|finished|is|was|has|run|ended|[CFD])"
-    r"|spawned with command|num_local_procs=|Root Cause \(first|(?:inish|omplet)ed training|one training|RAINING"
+    r"|spawned with command|num_local_procs=|Root Cause \(first|(?:inish|omplet)ed training|one (?:training|waiting)"
+    r"|RAINING"
 )
 
 
@@ -82,6 +83,8 @@ class Read:
     """Some line of it tells when it was."""
     zone_is_told: bool = False
     """Every stamp that was read says its time zone, or the log says it of them all."""
+    off_clocks: tuple[str, ...] = ()
+    """Whose clocks stood otherwise than the others', in words."""
     nuls: int = 0
     """Zero bytes, which no line is shown with."""
     stopped_at: int | None = None
@@ -490,6 +493,8 @@ def _read(
     read.zone_is_told = read.is_stamped and (clock.is_calibrated or not log.zones_untold)
     read.lines_looked_at, read.lines_counted = reader.lines_looked_at, reader.lines_counted
     read.digest = digest.hexdigest()
+    if last_at is None and begins_at is None:
+        read.off_clocks = tuple(sorted({each.said for each in log.writers.set_right(attempts.facts)}))
     read.facts = attempts.with_ranks()
     return read
 

@@ -16,8 +16,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -29,6 +31,7 @@ from rerail.collectors.sources.attempts import FACTS_PER_BYTE
 from rerail.collectors.sources.cycle_info import CycleInfo, cycle_facts, read_cycle_info
 from rerail.collectors.sources.encodings import is_binary, nul_words, text_stream
 from rerail.collectors.sources.error_files import PLACE, evidence_of_error_file, is_error_file
+from rerail.collectors.sources.given_files import Scratch, given_files, is_source
 from rerail.collectors.sources.kube_files import is_kubernetes
 from rerail.collectors.sources.line_wrappings import is_wrapped
 from rerail.collectors.sources.log_reader import read_log
@@ -41,7 +44,6 @@ from rerail.server.core.facts import AttemptStarted, Evidence, Exit, Fact, MarkS
 RUN = "classified"
 UNKNOWN_INSTANT = 1
 """Where no file of a run carries a stamp: order is all that is known."""
-MOST_FILES = 50_000
 HEAD_BYTES = 16 * 1024
 MOST_SCHEDULER_BYTES = 256 * 1024 * 1024
 ATTEMPT_IN_PATH = re.compile(r"(?:cycle|attempt)[_-]?(\d{1,6})(?=\D|$)")
@@ -81,6 +83,10 @@ class RunFiles:
     """Files of which nothing told when it was, but when they were written last."""
     dumps: dict[str, tuple[str, int]] = field(default_factory=dict)
     """SHA-256 of each dump → its name, and the rank that the name says."""
+    scratch: Scratch = field(default_factory=Scratch)
+    """Where what came out of pipes and archives lies."""
+    left_out: int = 0
+    """Files of folders and archives that are source text, documents or settings."""
     placed_attempts: set[int] = field(default_factory=set)
     """Attempts that have a place of their own (`attempt_1/0/stdout.log`), whatever their files tell."""
 
@@ -90,29 +96,14 @@ class RunFiles:
         return None if path is None or not emitter.startswith("log/") else (path, seq // FACTS_PER_BYTE)
 
 
-def files_in(paths: Iterable[str]) -> Iterator[Path]:
-    """Every file of these paths, folders walked in order of names; links to elsewhere are not followed."""
-    count = 0
-    for name in paths:
-        path = Path(name)
-        if not path.is_dir():
-            yield path
-            continue
-        for folder, folders, names in os.walk(path):
-            folders.sort()
-            for each in sorted(names):
-                count += 1
-                if count > MOST_FILES:
-                    return
-                if not (Path(folder) / each).is_symlink():
-                    yield Path(folder) / each
-
-
 def open_log(path: Path, on_cut: Callable[[str], object] = lambda _: None) -> BinaryIO:
-    """A file's bytes, unpacked where it is packed, and as UTF-8 whatever its mark says. Raises OSError.
+    """A file's bytes, unpacked where it is packed, and as UTF-8 whatever its mark says. Raises OSError, also for what
+    is no regular file: to open a pipe may take for ever.
 
     `on_cut` hears how it is packed where it is cut off.
     """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError("no regular file")
     return text_stream(open_packed(path, on_cut))
 
 
@@ -142,7 +133,7 @@ def kind_of(path: Path, head: bytes) -> str:
 
 
 def read_run_files(
-    paths: Iterable[str],
+    paths: Sequence[str],
     *,
     tell: Callable[[str, int], None] | None = None,
     zone_seconds: int = 0,
@@ -158,7 +149,14 @@ def read_run_files(
     run = RunFiles()
     locals_seen: set[int] = set()
     later: list[tuple[int, Path, str, bytes]] = []
-    for path in files_in(paths):
+    cuts: dict[str, str] = {}
+    for given in given_files(paths, run.scratch, seconds):
+        path = given.path
+        if given.refused is not None:
+            run.files.append(FileRead(str(path), "skipped", reason=given.refused))
+            continue
+        if given.cut is not None:
+            cuts[str(path)] = given.cut
         if place := PLACE.search(str(path).replace(os.sep, "/")):
             run.placed_attempts.add(int(place["attempt"]))
             locals_seen.add(int(place["local"]))
@@ -169,7 +167,9 @@ def read_run_files(
             run.files.append(FileRead(str(path), "skipped", reason=str(getattr(error, "strerror", None) or error)))
             continue
         kind = kind_of(path, head)
-        if not head:
+        if not given.is_named and kind in ("log", "records") and (is_source(_inside(path, paths)) or head[:2] == b"#!"):
+            run.left_out += 1
+        elif not head:
             run.files.append(FileRead(str(path), "skipped", reason="empty"))
         elif len(head) < HEAD_BYTES and not head.strip(b"\0"):
             run.files.append(FileRead(str(path), "skipped", reason="nothing but NUL bytes"))
@@ -209,7 +209,21 @@ def read_run_files(
         if len(files) == 1:
             run.paths.update((fact.emitter, files[0]) for fact in found)
             run.files = [replace(file, facts=len(found)) if file.kind == scheduler else file for file in run.files]
+    shown = run.scratch.shown
+    run.files = [
+        replace(file, path=shown(file.path), reason=cuts.get(file.path) or file.reason) for file in run.files
+    ]  # fmt: skip
+    run.paths = {emitter: shown(path) for emitter, path in run.paths.items()}
+    run.dated_by_file = [shown(path) for path in run.dated_by_file]
     return run
+
+
+def _inside(path: Path, paths: Sequence[str]) -> str:
+    """The place of a file within the folder that was named: folders above that say nothing of it."""
+    for folder in paths:
+        with suppress(ValueError):
+            return str(path.relative_to(folder))
+    return str(path)
 
 
 def _place_ranks(run: RunFiles, locals_seen: set[int]) -> None:
@@ -410,6 +424,7 @@ def _read_log(
     remarks = [CUT_OFF.format(packing=cut[0])] if cut else []
     remarks += [nul_words(read.nuls)] if read.nuls else []
     remarks += [dated] if (dated := read.how_dated()) else []
+    remarks += read.off_clocks
     if read.stopped_at is not None:
         reason = f"reading stopped after {seconds:g} s at byte {read.stopped_at}: nothing behind it was read"
     return FileRead(str(path), "log", len(facts), read.bytes, read.lines_counted, reason, "; ".join(remarks) or None)

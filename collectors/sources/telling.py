@@ -37,6 +37,8 @@ LITERALS: tuple[bytes, ...] = (
     b"Kernel panic", b"eproducible", b"achine Check", b"/task:", b"nresponsive", b"low on resource", b"phemeral",
     b"EmptyDir",
     b"# EXIT rc", b"raining done", b"raining compl", b"raining finish", b"inished training",
+    b"ost communication", b"emote daemon", b"has been open", b"is open for", b"ut of section",
+    b"one waiting", b"cript ended", b"cript finished", b"cript exited", b"cript has ", b"ed normally", b"ing normally",
 )  # fmt: skip
 """None of them holds a digit: lines are also compared without their digits."""
 
@@ -85,7 +87,10 @@ _TELLING = re.compile(
     r"|^/job:\w{1,60}/(?:replica:\d{1,4}/)?task:\d{1,7}\s*$"
     r"|task:\d{1,7}[^\n]{0,40}unhealthy|watchdog hang|NET/OFI[^\n]{0,160}(?:[Uu]nresponsive|[Uu]nreachable)"
     r"|low on resource|ephemeral (?:local )?storage|EmptyDir volume|tasks [\d,-]{1,60}: Exited"
-    r"|socket times out|modify QP|OPS function error"
+    r"|socket times out|modify QP|OPS function error|detected fatal errors|job killed"
+    r"|[Ll]ost communication with|Remote daemon: \["
+    r"|Section [^\n]{1,120} (?:has been|is) open for|Was out of section for"
+    r"|\b[Ss]cript (?:has )?(?:ended|finished|exited)\b|\bexit(?:ed|ing) (?:normally\b|with (?:exit )?code:? 0\b)"
 )
 _NEVER = re.compile(r"num nan iterations|\bINFO\b[^\n]{0,80}retry|timeout ?=|timeout: \d|--[\w-]{0,40}timeout")
 _ALWAYS = re.compile(r"Error|ERROR|rror:|Xid|out of memory|oom|CANCELLED|killed", re.IGNORECASE)

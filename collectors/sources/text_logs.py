@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from rerail.collectors.formats import ImportFormat, OldFile
 from rerail.collectors.sources.attempts import FACTS_PER_BYTE
 from rerail.collectors.sources.encodings import nul_words
 from rerail.collectors.sources.folders import read_folder
-from rerail.collectors.sources.left_off import STILL_RUNNING, is_open, left_off, said
+from rerail.collectors.sources.left_off import STILL_RUNNING, is_open, left_off, said, said_of_ends
 from rerail.collectors.sources.log_reader import AGAIN_BYTES, Read, read_log
 from rerail.server.core.codec import FactError
 from rerail.server.core.facts import (
@@ -74,20 +75,30 @@ def place_of(old: OldFile) -> str:
     return f"{old.stem[:80]}-{hashlib.sha256(old.path.encode()).hexdigest()[:12]}"
 
 
-def _whole(old: OldFile, kind: str) -> Read:
+def _whole(old: OldFile, kind: str, fallback_at: int | None = None) -> Read:
     year = None if old.at is None else time.gmtime(old.at // 10**9 + old.zone_seconds).tm_year
     lines = LinesFile(old)
     return read_log(
         lines,  # type: ignore[arg-type]
         emitter=f"{kind}/{place_of(old)}", run=old.run or old.stem, zone_seconds=old.zone_seconds, year=year,
         written_at=old.at, is_dated=lines.let_go,
+        fallback_at=fallback_at,
     )  # fmt: skip
 
 
 def _logs(old: OldFile) -> Iterator[Fact]:
-    read = _whole(old, "log")
+    read = _whole(old, "log", old.at)
     if read.nuls:
         old.remark(nul_words(read.nuls))
+    for said_of in read.off_clocks:
+        old.remark(said_of)
+    if read.facts and not read.is_stamped and all(fact.at == old.at for fact in read.facts):
+        old.remark("no line of it tells an instant: it is taken to be of when it was written last")
+    if old.ends is not None and old.now is not None and read.facts:
+        ends = old.ends(read.facts, old.now, old.at)
+        if ends:
+            old.remark(said_of_ends(ends))
+        read.facts = [*read.facts, *(replace(each, emitter=f"{read.facts[0].emitter}/end") for each in ends)]
     if not read.is_stamped and (beside := _folder_beside(old.path)):
         old.remark(f"more of the same run may lie in {beside}, beside it: `rerail import logs {beside} --run ID`")
     yield from _dated(old, read)

@@ -19,17 +19,23 @@ from rerail.server.api.bodies import invalid_parameter, json_object
 from rerail.server.api.intake import authorise, read_body
 from rerail.server.api.reads import Limit, Offset
 from rerail.server.core.alert_life import AlertEvent, Life
+from rerail.server.core.alerts import rules
 from rerail.server.core.channels import masked
 from rerail.server.core.report import gpu_hours, iso
 from rerail.server.core.threshold_changes import ThresholdChange
 from rerail.server.core.threshold_changes import refusal_of as threshold_refusal
 from rerail.server.queries import Queries
-from rerail.server.query_alerts import AlertEntry, AlertView, DryRun, RuleView
+from rerail.server.query_alerts import AlertEntry, AlertView, RuleView
+from rerail.server.query_dry_runs import DryRun
 from rerail.server.query_fleet import FleetSum, FleetView
 from rerail.server.stated import unfit
 from rerail.server.store.alert_rows import AlertRow, ChannelRow, MessageRow
 
 Shown = dict[str, object]
+
+DRY_RUN_FIELDS = ("days", "wait_seconds")
+LONGEST_WAIT = 20
+"""Seconds that an answer waits for a dry run to be done."""
 
 MOST_TOLD = 1000
 """Actions of a group that an answer carries; `count` tells of all."""
@@ -76,16 +82,31 @@ def alerts_router(queries: Queries, desk: AlertDesk, token: str | None) -> APIRo
     )  # fmt: skip
     async def dry_run(request: Request) -> Response:
         stated = json_object(request, await read_body(request))
-        change = threshold_change_of({key: value for key, value in stated.items() if key != "days"}, 0)
-        if change.values:
+        change = threshold_change_of({key: value for key, value in stated.items() if key not in DRY_RUN_FIELDS}, 0)
+        if change.values or change.rule not in rules():
             refused = threshold_refusal(change, ())
             if refused is not None:
                 raise unfit(*refused)
         days = stated.get("days", 30)
         if isinstance(days, bool) or not isinstance(days, int) or not 1 <= days <= 365:
             raise unfit("days", days, "not a number of days from 1 to 365")
-        done = await run_in_threadpool(queries.alerts.dry_run, change.rule, dict(change.values), change.project, days)
-        return respond(request, dry_run_figures(done))
+        wait = stated.get("wait_seconds", LONGEST_WAIT)
+        if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= LONGEST_WAIT:
+            raise unfit("wait_seconds", wait, f"not a number of seconds from 0 to {LONGEST_WAIT}")
+        runs = queries.alerts.dry_runs
+        number = await run_in_threadpool(runs.begin, change.rule, dict(change.values), change.project, days)
+        return came_to(request, number, await run_in_threadpool(runs.state, number, float(wait)))
+
+    @router.get(
+        "/api/v1/alerts/rules/dry-run/{number}", summary="How far a dry run came that goes on in the background"
+    )
+    def dry_run_state(
+        request: Request, number: str, wait_seconds: Annotated[float, Query(ge=0, le=LONGEST_WAIT)] = 0
+    ) -> Response:
+        return came_to(request, number, queries.alerts.dry_runs.state(number, wait_seconds))
+
+    def came_to(request: Request, number: str, told: DryRun) -> Response:
+        return made(request, {"dry_run": number, **dry_run_figures(told)}, 200 if told.is_done else 202)
 
     @router.post(
         "/api/v1/alerts/rules", summary="Set thresholds of a rule, or undo that", status_code=201, openapi_extra=_BODY
@@ -249,7 +270,7 @@ def dry_run_figures(done: DryRun) -> Shown:
     return {
         "rule": done.rule, "start": iso(done.start), "end": iso(done.end), "runs": done.runs,
         "looked_at": done.looked_at, "without_log": done.without_log, "alerts": done.alerts,
-        "alerts_now": done.alerts_now,
+        "alerts_now": done.alerts_now, "is_done": done.is_done, "is_whole": done.is_whole,
         "examples": [
             {"alert": each.key, "run_id": each.run_id, "at": iso(each.at), "sentence": each.sentence}
             for each in done.examples

@@ -151,6 +151,13 @@ def refusal(status: int, code: str, message: str, hint: str = "", headers: dict[
     return Response(_encode(body), status_code=status, media_type="application/json", headers=headers)
 
 
+LISTED_AT = {
+    "alert rule": "/api/v1/alerts/rules", "alert group": "/api/v1/alerts", "channel": "/api/v1/alerts/channels",
+    "message": "/api/v1/alerts/messages", "dry run": "",
+}  # fmt: skip
+"""Where those things are listed that have no list of their own name."""
+
+
 def add_error_answers(api: FastAPI) -> None:
     """Let every error leave the API in the one shape."""
 
@@ -165,9 +172,10 @@ def add_error_answers(api: FastAPI) -> None:
 
     @api.exception_handler(NotFoundError)
     async def _unknown(_request: Request, error: NotFoundError) -> Response:
-        return refusal(
-            404, f"unknown_{error.what}", str(error), f"GET /api/v1/{error.what}s lists those that are known"
-        )
+        what = error.what.replace(" ", "_")
+        path = LISTED_AT.get(error.what, f"/api/v1/{what}s")
+        hint = f"GET {path} lists those that are known" if path else "begin another"
+        return refusal(404, f"unknown_{what}", str(error), hint)
 
     @api.exception_handler(NotBegunError)
     async def _not_begun(_request: Request, error: NotBegunError) -> Response:

@@ -26,7 +26,8 @@ def _refuse_to_make(settings: Settings) -> None:
     if url.drivername == "sqlite" and not Path(url.database or "").exists():
         raise SettingsError(
             f"there is no database {url.database} (from {settings.sources['database_url']}): `rerail serve` makes it, "
-            "or name another with --database-url"
+            "or name another with --database-url (RERAIL_DATABASE_URL); some commands ask a server instead, with --url "
+            "(RERAIL_URL)"
         )
 
 

@@ -112,7 +112,25 @@ def _print_change(done: Mapping[str, Any]) -> None:
     print(f"why: {done['reason'] or 'nobody said'}{by}")
     for link in done["links"]:
         print(f"argued for by {link['kind']} {link['id']} (action {link['action']})")
+    print("what came of it, before → after")
+    before, after = done["sides"]["before"], done["sides"]["after"]
+    print(f"  faults: {before['faults']} → {after['faults']}")
+    print(f"  noticed after, median: {_median(before['detecting'])} → {_median(after['detecting'])}")
+    print(f"  time to recover, median: {_median(before['recover'])} → {_median(after['recover'])}")
+    lost = [_gpu_hours(side["lost_per_fault_gpu_hours"]) for side in (before, after)]
+    print(f"  lost per fault: {lost[0]} → {lost[1]}")
+    print(f"  healthy ranks killed, perhaps: {before['contradicted_hangs']} → {after['contradicted_hangs']}")
     for action in done["actions"]:
         undone = " [undone]" if action["action_id"] in done["undone"] else ""
         who = f" by {action['author']}" if action["author"] else ""
-        print(f"{action['action_id']}  {action['at'][:19]}  {action['kind']}{who}: {action['reason'] or ''}{undone}")
+        what = f": {action['reason']}" if action["reason"] else ""
+        print(f"{action['action_id']}  {action['at'][:19]}  {action['kind']}{who}{what}{undone}")
+
+
+def _median(lengths: Mapping[str, Any] | None) -> str:
+    """Of a distribution; unknown where there was none."""
+    return "unknown" if lengths is None else f"{lengths['p50_seconds']:.1f} s (n={lengths['n']})"
+
+
+def _gpu_hours(cost: float | None) -> str:
+    return "unknown" if cost is None else f"{cost:.2f} GPU-h"

@@ -17,7 +17,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
+from rerail.collectors.sources.given_files import left_out_words
 from rerail.collectors.sources.run_files import RUN, UNKNOWN_INSTANT, RunFiles, open_log, read_run_files
+from rerail.server.commands.zones import zone_seconds
 from rerail.server.core.attempt_record import TimedEvidence, WorkerExit
 from rerail.server.core.cause_rules import Case, Weight
 from rerail.server.core.causes import UNKNOWN, judge, judged_signs
@@ -80,14 +82,19 @@ def classify(parsed: argparse.Namespace) -> int:
     """Judge every path, together or each by itself."""
     groups = [[path] for path in parsed.paths] if parsed.each else [list(parsed.paths)]
     answers = []
+    zone = zone_seconds(getattr(parsed, "zone", None))
     for group in groups:
         progress = _Progress()
-        files = read_run_files(group, tell=progress.show, seconds=parsed.time_limit)
+        files = read_run_files(
+            group, tell=progress.show, seconds=parsed.time_limit, zone_seconds=zone
+        )  # fmt: skip
         progress.end()
         answers.append((group, files, interruptions(files)))
     if all(each.kind == "skipped" for _, files, _ in answers for each in files.files):
         reasons = "; ".join(f"{each.path}: {each.reason}" for _, files, _ in answers for each in files.files[:5])
-        raise RerailError(f"nothing could be read: {reasons or 'no file there'}")
+        left_out = sum(files.left_out for _, files, _ in answers)
+        reasons = reasons or (left_out_words(left_out) if left_out else "no file there")
+        raise RerailError(f"nothing could be read: {reasons}")
     if parsed.json:
         shown = [_answer(group, files, found) for group, files, found in answers]
         told = {"version": SHAPE, "runs": shown} if parsed.each else {"version": SHAPE, **shown[0]}
@@ -105,12 +112,12 @@ def interruptions(files: RunFiles) -> list[Interruption]:
         runs.setdefault(fact.run, []).append(fact)
     found = []
     for run in sorted(runs, key=lambda name: (name != RUN, min(fact.at for fact in runs[name]), name)):
-        found += _of_run(run, runs[run], files.placed_attempts if run == RUN else set())
+        found += of_run(run, runs[run], files.placed_attempts if run == RUN else set())
     return found
 
 
-def _of_run(run: str, facts: Sequence[Fact], placed: set[int]) -> list[Interruption]:
-    """What stopped of one run."""
+def of_run(run: str, facts: Sequence[Fact], placed: set[int]) -> list[Interruption]:
+    """What stopped of one run; `placed` are the attempts that have a place of their own."""
     fold = RunFold(run)
     fold.add(facts)
     view = fold.view(max(fact.at for fact in facts) + A_SECOND)
@@ -285,6 +292,7 @@ def _answer(group: Sequence[str], files: RunFiles, found: Sequence[Interruption]
             if file.kind != "skipped"
         ],
         "skipped": [{"path": file.path, "reason": file.reason} for file in files.files if file.kind == "skipped"],
+        "left_out": files.left_out,
     }  # fmt: skip
 
 
@@ -345,7 +353,7 @@ def _places(files: RunFiles, lines: Sequence[EvidenceLine]) -> dict[tuple[str, i
     places: dict[tuple[str, int], int] = {}
     for path, offsets in wanted.items():
         number = 1
-        with open_log(Path(path)) as file:
+        with open_log(files.scratch.real(path)) as file:
             for before, offset in pairwise([0, *sorted(offsets)]):
                 left = offset - before
                 while left > 0 and (data := file.read(min(left, 1 << 22))):
@@ -369,6 +377,8 @@ def _print(group: Sequence[str], files: RunFiles, found: Sequence[Interruption])
         print(f"  {extent}: {file.path}: {file.reason}", file=sys.stderr)
     for file in [file for file in files.files if file.remark is not None][:10]:
         print(f"  {file.path}: {file.remark}", file=sys.stderr)
+    if files.left_out:
+        print(f"  {left_out_words(files.left_out)} (a file that is named itself is read)", file=sys.stderr)
     if len(complaints) > 10:
         print(f"  … and {len(complaints) - 10} more files like these", file=sys.stderr)
 

@@ -12,26 +12,27 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import re
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
-from zoneinfo import ZoneInfo
 
-from rerail.collectors.formats import ImportFormat, OldFile, OldFolder, formats
+from rerail.collectors.formats import Ends, ImportFormat, OldFile, OldFolder, formats
 from rerail.collectors.masking import masked
 from rerail.collectors.packed_files import open_packed
 from rerail.collectors.sources.encodings import text_stream
+from rerail.collectors.sources.given_files import is_an_archive
 from rerail.collectors.uploads import CUT_OFF
 from rerail.server.commands import opened_store, settings_of
 from rerail.server.commands.imported import Taken, told_of
+from rerail.server.commands.open_ends import OpenEnds
+from rerail.server.commands.zones import zone_seconds
 from rerail.server.core.codec import FactError, encode_line
 from rerail.server.core.facts import Fact
 from rerail.server.core.view import RunView
@@ -90,8 +91,9 @@ def import_files(parsed: argparse.Namespace) -> int:
     zone = zone_seconds(parsed.zone)
     now = None if parsed.still_running else time.time_ns()
     together = old_format is not None and old_format.read_together is not None and len(paths) > 1
+    ends = OpenEnds()
     files = [
-        _File(path, parsed.run_id, old_format, counts, taken, zone, now, paths if together else ())
+        _File(path, parsed.run_id, old_format, counts, taken, zone, now, paths if together else (), ends)
         for path in (paths[:1] if together else paths)
     ]
     if parsed.stdout:
@@ -110,12 +112,15 @@ def import_files(parsed: argparse.Namespace) -> int:
         return 0
     settings = settings_of(parsed)
     if parsed.url or settings.url:
-        send = sender(str(parsed.url or settings.url).rstrip("/"), settings.token)
+        url = str(parsed.url or settings.url).rstrip("/")
+        send = sender(url, settings.token)
+        ends.is_known = lambda run: _is_on(url, run, settings.token)
         for file in files:
             _import_file(file, send, counts)
         told = told_of(taken, ((run, None) for run in taken.runs), parsed.paths)
     else:
         with opened_store(settings, may_make=True) as store:
+            ends.is_known = lambda run: store.view(run) is not None
             for file in files:
                 _import_file(file, writer(store), counts)
             derive_waiting(store)
@@ -130,28 +135,24 @@ def import_files(parsed: argparse.Namespace) -> int:
     return 1 if counts.rejected and not (counts.accepted or counts.duplicate) else 0
 
 
+def _is_on(url: str, run: str, token: str | None) -> bool:
+    """Whether a server knows a run; True where it does not say."""
+    request = urllib.request.Request(f"{url}/api/v1/runs/{urllib.parse.quote(run, safe='')}")
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    try:
+        with urllib.request.urlopen(request, timeout=60):
+            return True
+    except urllib.error.HTTPError as error:
+        return error.code != 404
+    except (urllib.error.URLError, TimeoutError):
+        return True
+
+
 def _view(store: Store, run: str) -> RunView | None:
     """A run as it was derived; None where no view of it was made."""
     found = store.view(run)
     return None if found is None else found[0]
-
-
-def zone_seconds(zone: str | None) -> int:
-    """`+09:00`, `local` or the name of a zone (as it is today) in seconds east of UTC. Raises RerailError."""
-    if zone is None:
-        return 0
-    if zone == "local":
-        return time.localtime().tm_gmtoff
-    if told := re.fullmatch(r"([+-])(\d{1,2}):?(\d\d)?", zone):
-        hours, minutes = int(told[2]), int(told[3] or 0)
-        if hours <= 14 and minutes < 60:
-            return (hours * 3600 + minutes * 60) * (-1 if told[1] == "-" else 1)
-    else:
-        with suppress(ValueError, OSError, KeyError):
-            offset = datetime.now(ZoneInfo(zone)).utcoffset()
-            if offset is not None:
-                return int(offset.total_seconds())
-    raise RerailError(f"--zone {zone!r}: neither local, nor an offset like +09:00, nor the name of a time zone")
 
 
 def _tell_refused(counts: Counts) -> None:
@@ -182,16 +183,22 @@ def _files_of(path: str, old_format: ImportFormat | None) -> list[str]:
     return found
 
 
+def _is_folder(path: str) -> bool:
+    """Whether a path stands for several files: a folder, or an archive."""
+    return Path(path).is_dir() or (Path(path).is_file() and is_an_archive(Path(path)))
+
+
 class _File:
     """One file of a format, as the lines of facts that it comes to."""
 
     def __init__(
         self, path: str, run_id: str | None, old_format: ImportFormat | None, counts: Counts, taken: Taken,
-        zone: int = 0, now: int | None = None, together: Sequence[str] = (),
+        zone: int = 0, now: int | None = None, together: Sequence[str] = (), ends: Ends | None = None,
     ) -> None:  # fmt: skip
         self.path = path
         self._zone = zone
         self._now = now
+        self._ends = ends
         self._together = together
         """The paths that are read as one; empty where this one is read alone."""
         self._taken = taken
@@ -212,9 +219,11 @@ class _File:
         self._progress.end()
 
     def _facts(self, old_format: ImportFormat) -> Iterator[Fact]:
-        if old_format.read_folder is not None and self.path != "-" and Path(self.path).is_dir():
-            run = self._run_id or Path(self.path).resolve().name or self._stem
-            return old_format.read_folder(OldFolder(self.path, run, self._refuse, self._remark, self._zone, self._now))
+        if old_format.read_folder is not None and self.path != "-" and _is_folder(self.path):
+            run = self._run_id or (Path(self.path).is_dir() and Path(self.path).resolve().name) or self._stem
+            return old_format.read_folder(
+                OldFolder(self.path, run, self._refuse, self._remark, self._zone, self._now, self._ends)
+            )
         if self._together and old_format.read_together is not None:
             every = [_File(path, self._run_id, old_format, self._counts, self._taken, self._zone, self._now)
                      for path in self._together]  # fmt: skip
@@ -235,6 +244,7 @@ class _File:
             at=self._written_at(),
             zone_seconds=self._zone,
             now=self._now,
+            ends=self._ends,
             refuse=self._refuse,
             remark=self._remark,
         )

@@ -1,6 +1,8 @@
 """`rerail problems`, `problem` and `nodes`: what keeps coming back and on which machine, in a terminal.
 
 Rules
+- `problems` and `nodes` ask a server where one is named (`--url`, RERAIL_URL), else they read the database. One node of
+  a server is shown as JSON.
 - `problem` with a flag writes down what somebody did, at a server where one is named, else into the database. It acts
   on the problem as it stands: where somebody else acts in between, nothing is done and the command says so.
 """
@@ -12,7 +14,7 @@ import os
 import pwd
 from collections.abc import Mapping
 from contextlib import suppress
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from rerail.server.api.answers import plain
 from rerail.server.api.problems import acted
@@ -31,15 +33,23 @@ SHOWN = 20
 
 def show_problems(parsed: argparse.Namespace) -> int:
     """The list of problems."""
-    with opened_store(settings_of(parsed)) as store:
-        try:
-            page = Queries(store).problems.problems(
-                " ".join(parsed.search), parsed.status, parsed.cause, parsed.node, parsed.sort, True, 0, parsed.limit
-            )
-        except ValueError as error:
-            raise RerailError(str(error)) from None
+    search = " ".join(parsed.search)
+    asked = {
+        "search": search, "status": parsed.status, "cause": parsed.cause, "node": parsed.node, "sort": parsed.sort,
+        "limit": parsed.limit,
+    }  # fmt: skip
+    page = _of_a_server(parsed, "problems", asked)
+    if page is None:
+        with opened_store(settings_of(parsed)) as store:
+            try:
+                found = Queries(store).problems.problems(
+                    search, parsed.status, parsed.cause, parsed.node, parsed.sort, True, 0, parsed.limit
+                )
+            except ValueError as error:
+                raise RerailError(str(error)) from None
+        page = _Shown(plain(found))
     if parsed.json:
-        _print_json(plain(page))
+        _print_json(page.told)
         return 0
     if not page.rows:
         print("No problems. They come with the first unplanned incident of any run.")
@@ -48,15 +58,15 @@ def show_problems(parsed: argparse.Namespace) -> int:
         ("PROBLEM", "STATUS", "TIMES", "RUNS", "NODES", "GPU-H", "RECOVERING", "LAST SEEN", "WHAT"),
         [
             (
-                row.problem_id,
-                row.status.value,
-                str(row.incidents),
-                str(row.runs),
-                str(row.nodes),
-                _cost(row.lost_gpu_ns),
-                _length(row.recover_ns),
-                (iso(row.last_at) or "never")[:19],
-                row.title,
+                row.text("problem_id"),
+                row.text("status"),
+                row.text("incidents"),
+                row.text("runs"),
+                row.text("nodes"),
+                _cost(row.nanoseconds("lost_gpu_seconds")),
+                _length(row.nanoseconds("recover_seconds")),
+                row.text("last_at", "never")[:19],
+                row.text("title"),
             )
             for row in page.rows
         ],
@@ -203,6 +213,14 @@ def _told(entry: ActionEntry) -> str:
 
 def show_nodes(parsed: argparse.Namespace) -> int:
     """The list of nodes, or one of them."""
+    place = "nodes" if parsed.node is None else f"nodes/{quote(parsed.node, safe='')}"
+    asked = {"level": parsed.level, "sort": parsed.sort, "limit": parsed.limit} if parsed.node is None else {}
+    answered = _of_a_server(parsed, place, asked)
+    if answered is not None and parsed.node is not None:
+        _print_json(answered.told)
+        return 0
+    if answered is not None:
+        return _print_nodes(answered, parsed)
     with opened_store(settings_of(parsed)) as store:
         queries = Queries(store).nodes
         if parsed.node is not None:
@@ -213,11 +231,59 @@ def show_nodes(parsed: argparse.Namespace) -> int:
                 _print_node(found)
             return 0
         try:
-            page = queries.nodes("", parsed.level, parsed.sort, True, 0, parsed.limit)
+            found_nodes = queries.nodes("", parsed.level, parsed.sort, True, 0, parsed.limit)
         except ValueError as error:
             raise RerailError(str(error)) from None
+    return _print_nodes(_Shown(plain(found_nodes)), parsed)
+
+
+class _Shown:
+    """What a query found as JSON holds it, from a database or a server."""
+
+    def __init__(self, told: object) -> None:
+        self.told = told if isinstance(told, dict) else {}
+        found = self.told.get("rows")
+        self.rows = [_Shown(row) for row in found] if isinstance(found, list) else []
+
+    @property
+    def total(self) -> int:
+        """How many rows there are in all."""
+        return int(self.told.get("total") or 0)
+
+    def text(self, name: str, unknown: str = "unknown") -> str:
+        """A value as text; `unknown` where it is not there."""
+        value = self.told.get(name)
+        return unknown if value is None else str(value)
+
+    def nanoseconds(self, name: str) -> int | None:
+        """A length that is told in seconds."""
+        value = self.told.get(name)
+        return round(value * 1e9) if isinstance(value, (int, float)) else None
+
+    def decimal(self, name: str) -> str:
+        """A number with one decimal."""
+        value = self.told.get(name)
+        return f"{value:.1f}" if isinstance(value, (int, float)) else "unknown"
+
+    def inner(self, name: str) -> _Shown:
+        """A value that has values of its own."""
+        return _Shown(self.told.get(name))
+
+
+def _of_a_server(parsed: argparse.Namespace, place: str, asked: Mapping[str, object]) -> _Shown | None:
+    """What a server answers, where one is named; None where the database is read."""
+    settings = settings_of(parsed)
+    url = parsed.url or settings.url
+    if not url:
+        return None
+    given = urlencode({name: value for name, value in asked.items() if value not in (None, "")})
+    address = f"{str(url).rstrip('/')}/api/v1/{place}" + (f"?{given}" if given else "")
+    return _Shown(ask_server("GET", address, settings.token))
+
+
+def _print_nodes(page: _Shown, parsed: argparse.Namespace) -> int:
     if parsed.json:
-        _print_json(plain(page))
+        _print_json(page.told)
         return 0
     if not page.rows:
         print("No nodes. They come with attempts that say on which nodes they ran.")
@@ -226,14 +292,14 @@ def show_nodes(parsed: argparse.Namespace) -> int:
         ("NODE", "LEVEL", "SCORE", "FAULTS", "RUNS", "NODE-DAYS", "XIDS", "WHY"),
         [
             (
-                row.node,
-                row.lemon.level.value,
-                "unknown" if row.lemon.score is None else f"{row.lemon.score:.1f}",
-                str(row.blamed),
-                str(row.runs),
-                "unknown" if row.lemon.node_days is None else f"{row.lemon.node_days:.1f}",
-                str(row.xids),
-                row.lemon.sentence,
+                row.text("node"),
+                row.inner("lemon").text("level"),
+                row.inner("lemon").decimal("score"),
+                row.text("blamed"),
+                row.text("runs"),
+                row.inner("lemon").decimal("node_days"),
+                row.text("xids"),
+                row.inner("lemon").text("sentence"),
             )
             for row in page.rows
         ],

@@ -5,8 +5,10 @@ Rules
   is an event of its own, and what it undoes never was.
 - A rule says `fired` when the condition came (or came back, or grew after a person resolved it) and `cleared` when it
   was gone for long enough. People acknowledge, silence until an instant, end a silence, resolve, reopen, undo.
-- `fired` opens what was resolved. While a condition comes and goes (flaps), one episode stays open: it is cleared only
-  after it was gone for `hold`, and the hold doubles with every episode of the last day, up to an hour.
+- `fired` opens what was resolved, and nothing else does: what a condition grew to before somebody resolved it is
+  resolved with it, whatever it was when it fired.
+- While a condition comes and goes (flaps), one episode stays open: it is cleared only after it was gone for `hold`, and
+  the hold doubles with every episode of the last day, up to an hour.
 - An acknowledgement belongs to an episode: when the condition comes back after it was cleared, somebody has to look
   again.
 - A silenced alert is what it is, and nobody is told of it. The silence ends by itself.
@@ -69,7 +71,7 @@ class AlertEvent:
     sentence: str | None = None
     """Of `fired`: what the rule saw."""
     mark: str | None = None
-    """Of `fired`: what it rests on."""
+    """Of `fired`: what it rests on; of `resolve`: what it rested on by then, which is what was resolved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +198,7 @@ def _after(stands: Life, event: AlertEvent) -> Life:
         case Change.RESOLVE:
             return _with(
                 stands, is_resolved=True, resolved_at=event.at, resolved_by=event.author or "somebody",
-                resolution=event.reason,
+                resolution=event.reason, mark=stands.mark if event.mark is None else event.mark,
             )  # fmt: skip
         case Change.REOPEN:
             return _with(

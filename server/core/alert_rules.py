@@ -102,6 +102,10 @@ class AlertRule:
     """What to do first."""
     find: Callable[[RunView, Thresholds], Iterable[Finding]]
     thresholds: tuple[Threshold, ...] = ()
+    fewest_attempts: Callable[[Thresholds], float] = lambda _limits: 0
+    """In a run of fewer attempts it finds nothing, whatever they are."""
+    by_endings: bool = False
+    """It looks at how attempts began and ended and at incidents alone; not at what goes on between, nor at costs."""
 
     def defaults(self) -> dict[str, float]:
         """Every threshold as it is unless somebody changed it."""

@@ -294,6 +294,8 @@ class Exit(Fact):
     oom_killed: bool | None = None
 
 
+CLOCK_OFF = "clock_off"
+"""Attribute of evidence that was dated anew: how its writer's clock stood to those of its file's other writers."""
 TRAINED_ON, RUN_TRAINED_ON, TRAINING_DONE = "trained_on", "run_trained_on", "training_done"
 """Codes of evidence that takes back what its log said before: its rank trained on; the run did, whatever a machine told
 of itself; all of them did, to the end."""

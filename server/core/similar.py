@@ -3,7 +3,10 @@
 Rules
 - Every piece of likeness has a weight and a sentence. What makes a fault the same (fingerprint, exception, place in the
   code, XID) weighs more than where and when it happened; the same node weighs more than the same moment.
-- The same cause class alone is no likeness: half of all faults would be similar.
+- The same cause class alone is no likeness: half of all faults would be similar. Beside another likeness it weighs,
+  and another class of another run at the same step is none.
+- One cause outside two runs is only supposed where neither fault is the program's own. Of two that began at the very
+  same instant it is not: so look logs that were dated alike, and not what one outage does to two runs.
 - Ties go to the one nearer in time, then by name.
 """
 
@@ -24,6 +27,19 @@ STRONG = 4
 """What one reason weighs that is about the fault or the machine, and not only about when it was."""
 
 SAME_FAULT = 10
+SAME_CLASS = 3
+OWN_FAULTS = frozenset(
+    {
+        "user_exception",
+        "gpu_oom",
+        "configuration",
+        "loss_anomaly",
+        "checkpoint_corrupt",
+        "collective_mismatch",
+        "crash",
+    }
+)
+"""Classes of faults that come of the program, or of what it reads: nothing outside two runs makes both of them fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +83,10 @@ def likeness(one: Traces, other: Traces) -> Likeness | None:
         is_other_xid = mine.get("xid") != theirs.get("xid")
         if one.xid_group and one.xid_group == other.xid_group and is_other_xid:
             found.append((3, f"An XID of the same kind ({one.xid_group.replace('_', ' ')}): {theirs.get('xid')}."))
-    found += _places(one, other)
+    places = _places(one, other)
+    if places and not found and "cause" in mine and mine["cause"] == theirs.get("cause"):
+        found.append((SAME_CLASS, f"The same {PART_NAMES['cause']}: {mine['cause'].replace('_', ' ')}."))
+    found += places
     weight = sum(each for each, _ in found)
     if weight < LEAST_WEIGHT:
         return None
@@ -82,15 +101,17 @@ def _places(one: Traces, other: Traces) -> list[tuple[int, str]]:
     if "node" in here and here["node"] == there.get("node"):
         found.append((4, f"The same node: {here['node']}."))
     is_same_run = one.run_id == other.run_id
+    is_same_class = dict(one.parts).get("cause") == dict(other.parts).get("cause")
     step, other_step = _number(here.get("step")), _number(there.get("step"))
     if step is not None and other_step is not None and abs(step - other_step) <= 1:
-        weight = 4 if is_same_run else 2
+        weight = 4 if is_same_run else 2 if is_same_class else 1
         found.append((weight, f"At the same step: {other_step}{' of the same run' if is_same_run else ''}."))
     checkpoint = here.get("checkpoint")
     if is_same_run and checkpoint is not None and checkpoint == there.get("checkpoint"):
-        found.append((2, f"After resuming from the same checkpoint: step {checkpoint}."))
+        found.append((2, f"After resuming from the same step: {checkpoint}."))
     apart = abs(one.started_at - other.started_at)
-    if not is_same_run and apart <= NEAR_NS:
+    may_be_outside = not {dict(each.parts).get("cause") for each in (one, other)} & OWN_FAULTS
+    if not is_same_run and 0 < apart <= NEAR_NS and may_be_outside:
         found.append((3, f"In another run {duration(apart)} {_before(one, other)}: perhaps one cause outside both."))
     if found and not is_same_run and "config" in here and here["config"] == there.get("config"):
         found.append((1, f"The same {FACET_NAMES['config']}: {here['config']}."))

@@ -55,15 +55,17 @@ def in_force(changes: Sequence[ThresholdChange]) -> Overrides:
 def refusal_of(change: ThresholdChange, changes: Sequence[ThresholdChange]) -> tuple[str, object, str] | None:
     """Why this cannot be: field, value, reason; None where it can."""
     rule = rules().get(change.rule)
-    if rule is None:
-        return "rule", change.rule, f"not a rule: {', '.join(rules())}"
     if change.undoes is not None:
-        known = {each.change_id: each for each in changes if each.rule == change.rule}
+        known = {each.change_id: each for each in changes}
         if change.undoes not in known:
-            return "undoes", change.undoes, "not the number of a change of this rule"
+            return "undoes", change.undoes, "not the number of a change of thresholds"
+        if change.rule != known[change.undoes].rule:
+            return "undoes", change.undoes, f"a change of {known[change.undoes].rule}, not of {change.rule}"
         if change.undoes in undone(changes):
             return "undoes", change.undoes, "it was undone already"
         return None
+    if rule is None:
+        return "rule", change.rule, f"not a rule: {', '.join(rules())}"
     if not change.values:
         return "values", {}, "names no threshold"
     bounds = {each.name: (each.lowest, each.highest) for each in rule.thresholds} | {SWITCH: (0.0, 1.0)}

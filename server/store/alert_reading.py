@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from sqlalchemy import ColumnElement, Engine, Row, Text, and_, case, cast, func, or_, select
+from sqlalchemy import Engine, Row, Text, and_, case, cast, func, or_, select
 
 from rerail.server.core.alert_life import AlertEvent, Life, life
 from rerail.server.core.facts import Phase
@@ -13,28 +13,23 @@ from rerail.server.core.threshold_changes import ThresholdChange
 from rerail.server.core.view import Domain, RunState, RunView
 from rerail.server.query_results import RunRow
 from rerail.server.store import documents, tables
-from rerail.server.store.alert_rows import MOST_WEIGHED, REASONS, AlertRow, FaultSums, WantingRow
-from rerail.server.store.alert_writing import ROUND, event_of, events_of, portions, thresholds_of
+from rerail.server.store.alert_rows import MOST_WEIGHED, REASONS, AlertRow, Asked, FaultSums, WantingRow
+from rerail.server.store.alert_writing import (
+    ROUND,
+    event_of,
+    events_of,
+    is_silenced,
+    matching,
+    portions,
+    stands,
+    thresholds_of,
+)
 from rerail.server.store.append import keepable, key_of
 from rerail.server.store.reading import run_row_of
 
 _alert, _incident, _view, _run = tables.alert.c, tables.incident.c, tables.run_view.c, tables.run.c
 _COLUMNS = [tables.alert.c[name] for name in AlertRow._fields]
 MOST_RECOVERIES = 50_000
-
-
-def _is_silenced(now: int) -> ColumnElement[bool]:
-    return and_(_alert.silenced_until.is_not(None), _alert.silenced_until > now)
-
-
-def _stands(standing: str, now: int) -> ColumnElement[bool]:
-    silenced = _is_silenced(now)
-    if standing == "resolved":
-        return _alert.is_resolved.is_(True)
-    if standing == "silenced":
-        return and_(_alert.is_resolved.is_(False), silenced)
-    is_acknowledged = standing == "acknowledged"
-    return and_(_alert.is_resolved.is_(False), ~silenced, _alert.is_acknowledged.is_(is_acknowledged))
 
 
 def _views(rows: Sequence[Row]) -> Iterator[RunView]:
@@ -146,23 +141,11 @@ class AlertReader:
         self, standing: str | None, search: str, run: str | None, now: int, offset: int, limit: int
     ) -> tuple[tuple[AlertRow, ...], int]:
         """See `AlertStore.rows`."""
-        where: list[ColumnElement[bool]] = []
-        if standing is not None:
-            where.append(_stands(standing, now))
-        if run is not None:
-            where.append(_alert.run_id == key_of(run))
-        for word in search.lower().split()[:10]:
-            like = f"%{word.replace('|', '||').replace('%', '|%').replace('_', '|_')}%"
-            where.append(
-                or_(
-                    *(
-                        func.lower(column).like(like, escape="|")
-                        for column in (_alert.run, _alert.rule, _alert.sentence)
-                    ),
-                    _alert.run_id.in_(select(_view.run_id).where(func.lower(_view.name).like(like, escape="|"))),
-                )
-            )
-        order = (_alert.is_resolved, case((_alert.severity == "urgent", 0), else_=1), _alert.changed_at.desc())
+        where = matching(Asked(standing, search, run), now)
+        rank = case(
+            (_alert.is_resolved.is_(True), 3), (is_silenced(now), 2), (_alert.is_acknowledged.is_(True), 1), else_=0
+        )
+        order = (rank, case((_alert.severity == "urgent", 0), else_=1), _alert.changed_at.desc())
         wanted = select(*_COLUMNS).where(*where).order_by(*order, _alert.alert_id).offset(offset).limit(limit)
         with self._engine.connect() as connection:
             total = connection.execute(select(func.count()).select_from(tables.alert).where(*where)).scalar_one()
@@ -173,7 +156,7 @@ class AlertReader:
         is_urgent = func.max(case((_alert.severity == "urgent", 1), else_=0))
         opened = (
             select(_alert.run_id, func.count().label("n"), is_urgent.label("urgent"))
-            .where(_stands("open", now))
+            .where(stands("open", now))
             .group_by(_alert.run_id)
             .subquery()
         )
@@ -200,7 +183,7 @@ class AlertReader:
             alerts: dict[int, list[AlertRow]] = {}
             order = (case((_alert.severity == "urgent", 0), else_=1), _alert.changed_at.desc(), _alert.alert_id)
             of_runs = select(_alert.run_id, *_COLUMNS).where(
-                _alert.run_id.in_([row.run_id for row, _, _ in weighed if not row.reason]), _stands("open", now)
+                _alert.run_id.in_([row.run_id for row, _, _ in weighed if not row.reason]), stands("open", now)
             )
             for run_id, *told in connection.execute(of_runs.order_by(*order)):
                 alerts.setdefault(run_id, []).append(AlertRow(*told))
@@ -213,7 +196,7 @@ class AlertReader:
         """See `AlertStore.standings`."""
         standing = case(
             (_alert.is_resolved.is_(True), "resolved"),
-            (_is_silenced(now), "silenced"),
+            (is_silenced(now), "silenced"),
             (_alert.is_acknowledged.is_(True), "acknowledged"),
             else_="open",
         )
@@ -221,17 +204,17 @@ class AlertReader:
             rows = connection.execute(select(standing.label("standing"), func.count().label("n")).group_by(standing))
             return {row.standing: row.n for row in rows}
 
-    def groups(self, groups: Sequence[str], now: int) -> dict[str, dict[str, int]]:
+    def groups(self, groups: Sequence[str], now: int, asked: Asked) -> dict[str, dict[str, int]]:
         """See `AlertStore.groups`."""
         standing = case(
-            (_is_silenced(now), "silenced"), (_alert.is_acknowledged.is_(True), "acknowledged"), else_="open"
+            (is_silenced(now), "silenced"), (_alert.is_acknowledged.is_(True), "acknowledged"), else_="open"
         )
         found: dict[str, dict[str, int]] = {}
         with self._engine.connect() as connection:
             for some in portions(sorted(set(groups))):
                 wanted = (
                     select(_alert.group_key, standing.label("standing"), func.count().label("n"))
-                    .where(_alert.group_key.in_(some), _alert.is_resolved.is_(False))
+                    .where(_alert.group_key.in_(some), _alert.is_resolved.is_(False), *matching(asked, now))
                     .group_by(_alert.group_key, standing)
                 )
                 for row in connection.execute(wanted):
@@ -254,7 +237,7 @@ class AlertReader:
         """See `AlertStore.open_by_rule`."""
         wanted = (
             select(_alert.rule, _alert.severity, func.count().label("n"))
-            .where(_stands("open", now))
+            .where(stands("open", now))
             .group_by(_alert.rule, _alert.severity)
         )
         with self._engine.connect() as connection:

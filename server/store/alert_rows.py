@@ -46,6 +46,25 @@ class AlertRow(NamedTuple):
     is_acknowledged: bool
     silenced_until: int | None
     changed_at: int
+    mark: str | None = None
+    """What the newest finding rests on; None where it was last seen by a version that did not keep it."""
+
+
+class Asked(NamedTuple):
+    """Which alerts are asked for: all of these hold."""
+
+    standing: str | None = None
+    search: str = ""
+    """Words, each in the run, its name, the rule or the sentence."""
+    run: str | None = None
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether anything is asked for at all."""
+        return bool(self.standing or self.search.split() or self.run)
+
+
+EVERYTHING = Asked()
 
 
 class Looked(NamedTuple):
@@ -178,15 +197,17 @@ class AlertStore(Protocol):
         judge: Callable[[Sequence[AlertEvent], int | None], AlertEvent | None],
         undoes: int | None,
         now: int,
+        asked: Asked = EVERYTHING,
     ) -> tuple[AlertEvent, ...]:
         """Add what `judge` makes of every alert of a group that is not resolved, all or nothing; None leaves one alone.
 
-        With `undoes`, the number of an event, it is asked of the alerts that the same action touched, resolved or not,
-        and told which event of each that was. Raises KeyError for a group that no alert belongs to.
+        Of the group those that are `asked` for. With `undoes`, the number of an event, it is asked of the alerts that
+        the same action touched, whatever is asked for, and told which event of each that was. Raises KeyError for a
+        group that no alert belongs to.
         """
 
-    def groups(self, groups: Sequence[str], now: int) -> dict[str, dict[str, int]]:
-        """Group → standing → how many of its alerts stand so; without those resolved."""
+    def groups(self, groups: Sequence[str], now: int, asked: Asked = EVERYTHING) -> dict[str, dict[str, int]]:
+        """Group → standing → how many of its alerts stand so, of those asked for; without those resolved."""
 
     def names(self, runs: Sequence[str]) -> dict[str, str]:
         """Run → its name, of those that have another than their id."""
@@ -194,7 +215,7 @@ class AlertStore(Protocol):
     def rows(
         self, standing: str | None, search: str, run: str | None, now: int, offset: int, limit: int
     ) -> tuple[tuple[AlertRow, ...], int]:
-        """Alerts that stand so, what changed last first, and how many there are."""
+        """Alerts that stand so, and how many there are: open ones first, urgent ones of these, what changed last."""
 
     def wanting(self, now: int, limit: int) -> tuple[tuple[WantingRow, ...], int]:
         """The first runs that need a person, and how many do.

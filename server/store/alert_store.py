@@ -13,7 +13,17 @@ from rerail.server.store import Sealing, engines
 from rerail.server.store.alert_channels import AlertChannels
 from rerail.server.store.alert_messages import AlertMessages, Entry
 from rerail.server.store.alert_reading import AlertReader
-from rerail.server.store.alert_rows import AlertRow, ChannelRow, FaultSums, Looked, MessageRow, Resealed, WantingRow
+from rerail.server.store.alert_rows import (
+    EVERYTHING,
+    AlertRow,
+    Asked,
+    ChannelRow,
+    FaultSums,
+    Looked,
+    MessageRow,
+    Resealed,
+    WantingRow,
+)
 from rerail.server.store.alert_writing import AlertWriter, GroupJudge
 
 
@@ -71,15 +81,17 @@ class SqlAlertStore:
         with engines.answering():
             return self._writer.act(key, judge, now)
 
-    def act_on_group(self, group: str, judge: GroupJudge, undoes: int | None, now: int) -> tuple[AlertEvent, ...]:
+    def act_on_group(
+        self, group: str, judge: GroupJudge, undoes: int | None, now: int, asked: Asked = EVERYTHING
+    ) -> tuple[AlertEvent, ...]:
         """Add what somebody did to a group."""
         with engines.answering():
-            return self._writer.act_on_group(group, judge, undoes, now)
+            return self._writer.act_on_group(group, judge, undoes, now, asked)
 
-    def groups(self, groups: Sequence[str], now: int) -> dict[str, dict[str, int]]:
+    def groups(self, groups: Sequence[str], now: int, asked: Asked = EVERYTHING) -> dict[str, dict[str, int]]:
         """How the alerts of groups stand."""
         with engines.answering():
-            return self._reader.groups(groups, now)
+            return self._reader.groups(groups, now, asked)
 
     def names(self, runs: Sequence[str]) -> dict[str, str]:
         """Names of runs."""

@@ -13,18 +13,19 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from sqlalchemy import Connection, Engine, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, and_, func, insert, or_, select, update
 
 from rerail.server.core.alert_life import AlertEvent, Change, Life, life, look
 from rerail.server.core.alerts import rules
 from rerail.server.core.threshold_changes import ThresholdChange
 from rerail.server.store import tables
 from rerail.server.store.alert_messages import Entry, enqueue_groups
-from rerail.server.store.alert_rows import Looked
+from rerail.server.store.alert_rows import Asked, Looked
 from rerail.server.store.append import keepable, key_of, replacing, upsert
 from rerail.server.store.derived import next_revision
 
 _alert, _event, _incident = tables.alert.c, tables.alert_event.c, tables.incident.c
+_view = tables.run_view.c
 _changes = tables.threshold_change.c
 _AT_ONCE = 400
 ROUND = 0
@@ -32,7 +33,7 @@ ROUND = 0
 GroupJudge = Callable[[Sequence[AlertEvent], int | None], AlertEvent | None]
 """What is done to one alert of a group, by its events and the one to undo; None leaves it as it is."""
 
-STATED = ("sentence", "severity", "group_key", "problem_id", "incident_id", "node", "since")
+STATED = ("sentence", "mark", "severity", "group_key", "problem_id", "incident_id", "node", "since")
 
 
 def portions(names: Sequence) -> Iterable[Sequence]:
@@ -58,6 +59,37 @@ def events_of(connection: Connection, keys: Sequence[str]) -> dict[str, list[Ale
             key = by_id[row.alert_id]
             found.setdefault(key, []).append(event_of(row, key))
     return found
+
+
+def is_silenced(now: int) -> ColumnElement[bool]:
+    """Nobody is told of it at an instant."""
+    return and_(_alert.silenced_until.is_not(None), _alert.silenced_until > now)
+
+
+def stands(standing: str, now: int) -> ColumnElement[bool]:
+    """It stands so at an instant."""
+    silenced = is_silenced(now)
+    if standing == "resolved":
+        return _alert.is_resolved.is_(True)
+    if standing == "silenced":
+        return and_(_alert.is_resolved.is_(False), silenced)
+    is_acknowledged = standing == "acknowledged"
+    return and_(_alert.is_resolved.is_(False), ~silenced, _alert.is_acknowledged.is_(is_acknowledged))
+
+
+def matching(asked: Asked, now: int) -> list[ColumnElement[bool]]:
+    """What holds of the alerts that are asked for."""
+    where: list[ColumnElement[bool]] = []
+    if asked.standing is not None:
+        where.append(stands(asked.standing, now))
+    if asked.run is not None:
+        where.append(_alert.run_id == key_of(asked.run))
+    for word in asked.search.lower().split()[:10]:
+        like = f"%{word.replace('|', '||').replace('%', '|%').replace('_', '|_')}%"
+        columns = (_alert.run, _alert.rule, _alert.sentence)
+        named = select(_view.run_id).where(func.lower(_view.name).like(like, escape="|"))
+        where.append(or_(*(func.lower(column).like(like, escape="|") for column in columns), _alert.run_id.in_(named)))
+    return where
 
 
 class AlertWriter:
@@ -130,9 +162,11 @@ class AlertWriter:
             history = events_of(connection, [key]).get(key)
             if not history:
                 raise KeyError(key)
-            event = replace(judge(history), event_id=event_id, key=key)
             mine = _alert.alert_id == key_of(key)
-            run_id, group = connection.execute(select(_alert.run_id, _alert.group_key).where(mine)).one()
+            run_id, group, mark = connection.execute(
+                select(_alert.run_id, _alert.group_key, _alert.mark).where(mine)
+            ).one()
+            event = replace(_with_mark(judge(history), mark), event_id=event_id, key=key)
             connection.execute(insert(tables.alert_event), _columns(event, run_id))
             stands = life([*history, event])
             connection.execute(update(tables.alert).where(mine).values(**_standing(stands, now)))
@@ -140,7 +174,9 @@ class AlertWriter:
                 enqueue_groups(connection, now, {group: [(key, event.change.value, event.at)]})
         return event
 
-    def act_on_group(self, group: str, judge: GroupJudge, undoes: int | None, now: int) -> tuple[AlertEvent, ...]:
+    def act_on_group(
+        self, group: str, judge: GroupJudge, undoes: int | None, now: int, asked: Asked
+    ) -> tuple[AlertEvent, ...]:
         """See `AlertStore.act_on_group`."""
         with self._engine.begin() as connection:
             first = next_revision(connection)
@@ -149,8 +185,9 @@ class AlertWriter:
                 raise KeyError(group)
             undone = None if undoes is None else _beside(connection, group, undoes)
             wanted = _alert.is_resolved.is_(False) if undone is None else _alert.alert_id.in_(list(undone))
+            narrowed = matching(asked, now) if undone is None else []
             rows = connection.execute(
-                select(_alert.key, _alert.run_id).where(mine, wanted).order_by(_alert.alert_id)
+                select(_alert.key, _alert.run_id, _alert.mark).where(mine, wanted, *narrowed).order_by(_alert.alert_id)
             ).all()
             histories = events_of(connection, [row.key for row in rows])
             written: list[AlertEvent] = []
@@ -160,7 +197,7 @@ class AlertWriter:
                 said = judge(history, None if undone is None else undone[key_of(row.key)])
                 if said is None:
                     continue
-                event = replace(said, event_id=first + len(written), key=row.key)
+                event = replace(_with_mark(said, row.mark), event_id=first + len(written), key=row.key)
                 written.append(event)
                 columns.append(_columns(event, row.run_id))
                 connection.execute(
@@ -216,6 +253,11 @@ def thresholds_of(connection: Connection) -> tuple[ThresholdChange, ...]:
         )
         for row in connection.execute(select(tables.threshold_change).order_by(_changes.change_id))
     )  # fmt: skip
+
+
+def _with_mark(event: AlertEvent, mark: str | None) -> AlertEvent:
+    """A resolution with what the alert rests on by now: only what comes after it opens the alert again."""
+    return replace(event, mark=mark) if event.change is Change.RESOLVE else event
 
 
 def _kept(text: str | None) -> str | None:
@@ -282,6 +324,7 @@ def _row(
         problem = problems.get(finding.incident_id or "")
         stated: dict[str, object] = {
             "sentence": keepable(finding.sentence),
+            "mark": keepable(finding.mark),
             "severity": finding.severity.value,
             "group_key": f"problem:{problem}" if problem else f"rule:{each.rule}",
             "problem_id": problem,
@@ -294,7 +337,7 @@ def _row(
     else:
         rule = rules().get(each.rule)
         stated = {
-            "sentence": "", "severity": "notice" if rule is None else rule.severity.value,
+            "sentence": "", "mark": None, "severity": "notice" if rule is None else rule.severity.value,
             "group_key": f"rule:{each.rule}", "problem_id": None, "incident_id": None, "node": None, "since": None,
         }  # fmt: skip
     return {

@@ -36,8 +36,9 @@ class _OfRun(NamedTuple):
     open_since: int | None
     blamed: int
     xids: int
-    codes: tuple[int, ...]
-    """Of each of its XIDs."""
+    """As many were told; more than `told` holds where there were very many."""
+    told: tuple[tuple[int, int], ...]
+    """Second and code of each of its XIDs."""
 
 
 class _NodeBoard:
@@ -73,7 +74,8 @@ class _NodeBoard:
         for node, run_id, is_gone, *values, packed in connection.execute(_CHANGED, {"seen": self._seen}).all():
             if not is_gone:
                 xids = documents.read_document(NodeHistory, packed).xids if packed else ()
-                self._runs.setdefault(node, {})[run_id] = _OfRun(*values, tuple(each.code for each in xids))
+                told = tuple((each.at // 10**9, each.code) for each in xids)
+                self._runs.setdefault(node, {})[run_id] = _OfRun(*values, told)
             elif node in self._runs:
                 self._runs[node].pop(run_id, None)
                 if not self._runs[node]:
@@ -84,6 +86,12 @@ class _NodeBoard:
     def _settle(self, node: str) -> tuple[NodeSums, tuple[tuple[int, int], ...]]:
         runs = self._runs[node]
         known = [each for each in runs.values() if each.is_exposure_known]
+        told: Counter[tuple[int, int]] = Counter()
+        for each in runs.values():
+            told |= Counter(each.told)  # a kernel's line that is in the logs of several runs was said once
+        codes: Counter[int] = Counter()
+        for (_, code), times in told.items():
+            codes[code] += times
         sums = NodeSums(
             node=node,
             runs=len(runs),
@@ -91,9 +99,9 @@ class _NodeBoard:
             blamed=sum(each.blamed for each in known),
             runs_blamed=sum(each.blamed > 0 for each in runs.values()),
             blamed_elsewhere=sum(each.blamed for each in runs.values() if not each.is_exposure_known),
-            xids=sum(each.xids for each in runs.values()),
+            xids=codes.total() + sum(each.xids - len(each.told) for each in runs.values()),
             has_exposure=bool(known),
-            codes=tuple(sorted(Counter(code for each in runs.values() for code in each.codes).items())),
+            codes=tuple(sorted(codes.items())),
         )
         held = tuple(
             (run_id, each.open_since)

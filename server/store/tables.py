@@ -466,6 +466,7 @@ alert = Table(
     Column("incident_id", Text),
     Column("node", Text),
     Column("sentence", Text, nullable=False),
+    Column("mark", Text),
     Column("since", BigInteger),
     Column("seen_at", BigInteger, nullable=False),
     Column("absent_since", BigInteger),

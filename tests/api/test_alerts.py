@@ -128,7 +128,13 @@ def test_thresholds_are_tried_saved_and_undone(told: httpx.Client):
     assert shown["silence"]["thresholds"][0]["value"] == 60
     assert len(shown) == 15
     change = saved.json()["change_id"]
-    assert told.post("/api/v1/alerts/rules", json={"rule": "silence", "undoes": change}).status_code == 201
+    assert told.post("/api/v1/alerts/rules", json={"rule": "stall", "undoes": change}).status_code == 422
+    undone = told.post("/api/v1/alerts/rules", json={"undoes": change})
+    assert (undone.status_code, undone.json()["rule"]) == (201, "silence")
+    wrong = told.get("/api/v1/alerts/rules/dry-run/nobody").json()["error"]
+    assert (wrong["code"], wrong["message"]) == ("unknown_dry_run", "no dry run named nobody")
+    assert told.get(f"/api/v1/alerts/rules/dry-run/{tried['dry_run']}").json() == tried
+    assert tried["is_whole"] is True
     for said, field in (
         ({"rule": "nothing", "values": {"seconds": 1}}, "rule"),
         ({"rule": "silence", "values": {"colour": 1}}, "values"),

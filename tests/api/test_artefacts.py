@@ -404,7 +404,9 @@ def test_the_files_of_an_archive_are_given_one_by_one(run: httpx.Client, settled
     with zipfile.ZipFile(packed, "w") as folder:
         folder.writestr("side/hang4_rank_1.sidecar.json", recorded("hang4_rank_1.sidecar.json"))
         folder.writestr("photo.png", PICTURE)
+        folder.writestr("src/train.py", TRACEBACK)
     told = give(run, "more.zip", packed.getvalue())
+    assert "1 file left out: source and settings" in told["refused"]
     assert told["pieces"] == 1 and "photo.png: neither a flight recorder dump nor text" in told["refused"]
     settled(run)
     assert incident(run)["incident"]["flight_recorder"]["culprits"] == [3]

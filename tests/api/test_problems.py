@@ -174,6 +174,17 @@ def test_merge_split_and_move_and_what_makes_no_sense(told: httpx.Client):
     assert act(told, other, 404, action="move", into=other, incidents=["nothing~0"])["error"]
 
 
+def test_what_was_split_off_keeps_its_title_whatever_is_merged_into_it(told: httpx.Client):
+    oom, error = (row["problem_id"] for row in sorted(problems(told), key=lambda row: row["title"]))
+    for kept, other in ((error, oom), (oom, error)):  # whichever fingerprint is the larger
+        facet = {"facet": "run", "value": "a" if kept == error else "d"}
+        split = act(told, kept, action="split", **facet)["problem"]
+        merged = act(told, other, action="merge", into=split["problem_id"])
+        row = told.get(f"/api/v1/problems/{split['problem_id']}").json()["problem"]
+        assert (row["title"], row["cause"]) == (split["title"], split["cause"])
+        act(told, other, action="undo", undoes=merged["action"]["action_id"])
+
+
 def test_who_acts_on_what_has_changed_is_told_so(told: httpx.Client):
     problem = problems(told)[0]["problem_id"]
     act(told, problem, action="known", author="Ada", revision=0)

@@ -87,6 +87,21 @@ def test_somebody_takes_an_alert_resolves_it_and_undoes_that(alerts_server, open
     assert f"silenced until {day.day} {day:%b}" in said and "09:30" in said
 
 
+def test_a_narrowed_list_acts_on_what_it_shows_and_the_way_back_widens_it(alerts_server, open_page):
+    page, _ = open_page(f"{alerts_server.url}/runs")
+    page.click(".nav-link[href='/alerts']")
+    page.wait_for_selector(".alert-group")
+    page.fill("#alerts-search", "loop-a")
+    page.wait_for_function("() => /[?&]q=loop-a/.test(location.search)")
+    page.wait_for_selector(".alert-group button >> text=/^resolve the \\d+ that match$/")
+    assert page.locator(".alert a[href='/runs/loop-b']").count() == 0
+    page.go_back()
+    page.wait_for_selector(".alert a[href='/runs/loop-b']")
+    assert page.input_value("#alerts-search") == ""
+    page.go_back()
+    page.wait_for_function("() => location.pathname === '/runs'")
+
+
 def test_thresholds_are_tried_before_they_are_saved(alerts_server, open_page):
     page, _ = open_page(f"{alerts_server.url}/alerts", tolerated=("422",))
     page.click("#rule-same-step [data-threshold=times]")
@@ -95,6 +110,8 @@ def test_thresholds_are_tried_before_they_are_saved(alerts_server, open_page):
     page.wait_for_function("() => /instead of/.test(document.getElementById('threshold-said').textContent)")
     assert page.inner_text("#threshold-said").startswith("0 alerts instead of 2")
     page.fill("#threshold-value", "1")
+    page.click("#threshold-save")
+    page.wait_for_function("() => /Who are you/.test(document.getElementById('threshold-said').textContent)")
     page.click("#threshold-save")
     page.wait_for_function("() => /not from 2 to 100/.test(document.getElementById('threshold-said').textContent)")
     page.fill("#threshold-value", "3")
@@ -145,6 +162,8 @@ def test_a_group_is_silenced_by_a_key_and_given_back(alerts_server, open_page):
     page, _ = open_page(f"{alerts_server.url}/alerts")
     page.wait_for_selector(".alert-group")
     before = page.inner_text("#alerts-list .sentence")
+    page.fill("#alert-author", "Ada")
+    page.evaluate("document.activeElement.blur()")
     page.keyboard.press("j")
     page.wait_for_function("() => document.activeElement.classList.contains('alert-group')")
     page.keyboard.press("s")

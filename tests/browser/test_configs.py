@@ -42,14 +42,20 @@ def configs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]
 @pytest.mark.parametrize("width", [1440, 390])
 def test_the_recorded_arms_are_compared_with_curves_and_nothing_overflows(configs_server, open_page, width) -> None:
     sides = "&".join(f"with=run:arm-{name}" for name, _ in load_arms())
-    page, _ = open_page(f"{configs_server.url}/compare?{sides}", viewport={"width": width, "height": 900})
+    address = f"{configs_server.url}/compare?{sides}&with=run:nosuch"
+    page, _ = open_page(address, viewport={"width": width, "height": 900})
     page.wait_for_selector("#compare-curves .scatterlayer .trace")
     assert page.locator("#compare-curves .scatterlayer .trace").count() == 5
     assert "has the most training goodput" in page.inner_text("#compare-content .sentence")
     assert "3 pairs of faults of one schedule" in page.inner_text("#compare-rest")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert "no run named nosuch" in page.inner_text("#compare-sides"), "and the others stay"
+    page.click("#compare-sides a[aria-label='without run:nosuch']")
+    page.wait_for_function("() => !document.querySelector('#compare-sides').innerText.includes('nosuch')")
     page.click("#compare-sides a[aria-label^='without run:arm-whole_job']")
     page.wait_for_function("() => document.querySelectorAll('#compare-curves .scatterlayer .trace').length === 4")
+    page.fill("#compare-add", "rais")
+    page.wait_for_selector("[role=option]:visible >> text=run:raised")
     page.fill("#compare-add", "raised")
     page.keyboard.press("Enter")
     page.wait_for_function("() => document.querySelectorAll('#compare-curves .scatterlayer .trace').length === 5")
@@ -88,6 +94,7 @@ def test_somebody_says_why_a_config_changed_and_undoes_it(configs_server, open_p
 def test_a_config_change_is_a_mark_on_the_timeline_of_its_run(configs_server, open_page) -> None:
     page, _ = open_page(f"{configs_server.url}/runs/raised")
     page.wait_for_selector("#timeline-legend .sign-config")
+    page.wait_for_selector("#timeline .js-plotly-plot")
     assert "config change 1" in page.inner_text("#timeline-legend")
     links = page.evaluate(
         "document.querySelector('#timeline .js-plotly-plot').data.flatMap((trace) => trace.customdata || [])"

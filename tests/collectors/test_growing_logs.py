@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
+import time
 from pathlib import Path
 
 import pytest
 
 from rerail.collectors.sources.launcher import LauncherSource
-from rerail.server.core.facts import Fact
+from rerail.server.core.facts import AttemptEnded, AttemptStarted, Evidence, Exit, Fact, RunEnded
 from tests.collectors.test_contract import by_identity, story_of, valid
 
 CORPUS = Path(__file__).parent.parent / "corpus"
@@ -83,3 +85,98 @@ def test_a_log_that_is_replaced_is_read_from_its_beginning(tmp_path: Path) -> No
     second = source.finish(first.cursor)
     assert {fact.emitter for fact in first.facts}.isdisjoint({fact.emitter for fact in second.facts})
     assert any("heartbeat" in getattr(fact, "text", "") for fact in second.facts if getattr(fact, "text", None))
+
+
+STEPS = [
+    f"[2026-11-20 10:00:{second:02}] iteration {second}/ 200 | elapsed time per iteration (ms): 1000.0 | lm loss: 1.0 |"
+    for second in range(1, 9)
+]
+LAST_WORDS = {
+    "slurmstepd: error: *** JOB 8 ON n1 CANCELLED AT 2026-11-20T10:01:00 DUE TO PREEMPTION ***": "preempted",
+    "slurmstepd: error: *** JOB 8 ON n1 CANCELLED AT 2026-11-20T10:01:00 DUE TO TIME LIMIT ***": "failed",
+    "slurmstepd: error: *** JOB 8 ON n1 CANCELLED AT 2026-11-20T10:01:00 ***": "stopped",
+    "srun: error: Node failure on node022": "failed",
+    '2026-11-20 10:00:09,000 INFO spot: instance-action: {"action": "terminate", "time": "2026-11-20T10:02:09Z"}': (
+        "preempted"
+    ),
+    "F1120 10:00:09.000000 1711 client.h:80] Terminating process because the JAX distributed service detected fatal "
+    "errors.": "failed",
+    "=>> PBS: job killed: walltime 3600 exceeded limit 3600": "failed",
+    "TERM_OWNER: job killed by owner.": "stopped",
+}
+
+
+def followed(path: Path, *parts: list[str]) -> list[Fact]:
+    """What a follower states that looks while each part is fresh, and again when the log was silent for long."""
+    facts: list[Fact] = []
+    cursor = None
+    for part in parts:
+        with path.open("a") as file:
+            file.write("".join(f"{line}\n" for line in part))
+        for ago in (0, 300):
+            os.utime(path, (time.time() - ago,) * 2)
+            polled = LauncherSource(node="vm", run="r", log=path, zone_seconds=0).poll(cursor)
+            facts, cursor = [*facts, *polled.facts], polled.cursor
+    return facts
+
+
+@pytest.mark.parametrize(("line", "outcome"), LAST_WORDS.items())
+def test_a_followed_log_ends_where_a_scheduler_said_so_and_nothing_came_since(line: str, outcome: str, tmp_path: Path):
+    facts = followed(tmp_path / "run.log", [*STEPS, line])
+    assert [fact.outcome for fact in facts if isinstance(fact, (AttemptEnded, RunEnded))] == [outcome, outcome]
+
+
+def test_a_notice_with_steps_behind_it_ends_nothing_and_what_begins_again_is_another_attempt(tmp_path: Path):
+    notice = "2026-11-20 10:00:05,000 INFO spot: instance-action: terminate"
+    facts = followed(tmp_path / "notice.log", [*STEPS[:4], notice, *STEPS[5:]])
+    assert not any(isinstance(fact, AttemptEnded) for fact in facts)
+    requeued = [line.replace("10:00", "11:00") for line in STEPS]
+    facts = followed(tmp_path / "requeued.log", [*STEPS, next(iter(LAST_WORDS))], requeued)
+    assert [fact.restart for fact in facts if isinstance(fact, AttemptStarted)] == [0, 1]
+    assert [fact.outcome for fact in facts if isinstance(fact, AttemptEnded)] == ["preempted"]
+
+
+TABLE = """[rank33]: Traceback (most recent call last):
+[rank33]:   File "/w/train.py", line 210, in step
+[rank33]: RuntimeError: CUDA error: uncorrectable ECC error encountered
+E1120 10:00:09.000000 991 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 1 (pid: 77) of binary: python3
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-20_10:00:09
+  host      : gpu-d05
+  rank      : 33 (local_rank: 1)
+  exitcode  : 1 (pid: 77)
+============================================================""".splitlines()  # noqa: E501
+SRUN = [
+    "4711: Traceback (most recent call last):", '4711:   File "/w/train.py", line 2, in main', "4711: KeyError: 'x'",
+    "srun: error: gpu-d05: task 4711: Exited with exit code 1",
+]  # fmt: skip
+PREFIXED = [line.replace("[rank33]:", "[gpu-d05:rank33]") for line in TABLE[:3]]
+UNNAMED = TABLE[:4]
+
+
+def nodes_of(path: Path, lines: list[str], **told: object) -> set[str | None]:
+    """The nodes that a follower names for ranks, None where it names none."""
+    path.write_text("".join(f"{line}\n" for line in [*STEPS, *lines]))
+    source = LauncherSource(run="r", log=path, zone_seconds=0, **told)  # type: ignore[arg-type]
+    kinds = (Evidence, Exit)
+    found = {fact.node for fact in source.finish(None).facts if isinstance(fact, kinds) and fact.rank is not None}
+    return found - {None} or {None}
+
+
+@pytest.mark.parametrize("lines", [TABLE, SRUN, PREFIXED], ids=["torchrun's table", "srun", "a prefix"])
+def test_the_node_of_a_rank_is_the_one_that_a_line_names(lines: list[str], tmp_path: Path):
+    nowhere = {"node": None, "read_on": "login1"}
+    beside = {"node": "login1", "node_is_told": False}
+    assert nodes_of(tmp_path / "a.log", lines, **nowhere) == {"gpu-d05"}
+    assert nodes_of(tmp_path / "b.log", lines, **beside) == {"gpu-d05"}
+
+
+def test_where_a_log_is_read_is_no_rank_s_node_in_a_job_of_several(tmp_path: Path):
+    assert nodes_of(tmp_path / "a.log", UNNAMED, node=None, read_on="login1") == {None}
+    assert nodes_of(tmp_path / "b.log", UNNAMED, node="gpu-1", node_is_told=False) == {"gpu-1"}
+    command = "++ torchrun --nnodes=2 --nproc-per-node=8 train.py"
+    assert nodes_of(tmp_path / "c.log", [command, *UNNAMED], node="gpu-1", node_is_told=False) == {None}
+    assert nodes_of(tmp_path / "d.log", [command, *UNNAMED], node="gpu-1") == {"gpu-1"}

@@ -248,7 +248,7 @@ def test_a_pod_that_a_person_deletes_is_no_fault_of_anybody():
     told.see(pod("llm-0", status=running(0), deleted=50))
     told.see(pod("llm-0", status=terminated(ended(0, 55, 143)), deleted=50), change="DELETED")
     told.see(pod("llm-1", created=56, status=running(60)))
-    assert told.endings() == [(0, "operator_stop", "gpu-0")]
+    assert told.endings() == [(0, "operator_stop", None)]
 
 
 def test_what_waits_beside_a_group_that_trains_is_no_run_that_waits():

@@ -114,7 +114,7 @@ def test_the_hold_after_a_requeue_is_waiting():
             [("1", "preemption", "infrastructure", None), ("4", "time_limit", "infrastructure", None),
              ("5", "user_exception", "workload", "n1"), ("6", "sigkill", "unknown", "n1"),
              ("7", "node_lost", "infrastructure", None), ("8", "sigkill", "unknown", "n0"),
-             ("9", "operator_stop", "workload", "n0"), ("10", "operator_stop", "workload", None)],
+             ("9", "operator_stop", "workload", None), ("10", "operator_stop", "workload", None)],
         ),
         (("scontrol_node_down.txt",), [(None, "node_lost", "infrastructure", "n1")]),
         (("scontrol_show_node.txt",), [(None, "node_lost", "infrastructure", "n1")]),

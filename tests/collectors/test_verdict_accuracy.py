@@ -66,6 +66,6 @@ def test_what_a_run_survived_and_what_is_told_of_others_is_not_why_it_ended():
     found = bench().whole()
     failures = [each for each in found if each.cause]
     wrong = [(each.name, each.said) for each in found if each.cause_is != "right"]
-    assert len(failures) >= 116
+    assert len(failures) >= 156
     assert wrong == [("preempted-requeued-then-module-not-found", "preemption")]  # it died before a step told of it
     assert [(each.name, each.named) for each in failures if {each.rank_is, each.node_is} != {"right"}] == []

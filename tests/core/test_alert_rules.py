@@ -162,11 +162,12 @@ def test_a_rule_fires_on_its_own_story_and_can_be_switched_off(name: str):
 
 
 @pytest.mark.parametrize("name", sorted(STORIES))
-def test_the_key_stays_while_time_passes_and_findings_repeat(name: str):
+def test_the_key_and_what_it_rests_on_stay_while_time_passes_and_findings_repeat(name: str):
     view = STORIES[name]()
     later = replace(view, as_of=view.as_of + 5 * SECOND)
     assert found_of(name, view) == found_of(name, view)
     assert {each.key for each in found_of(name, later)} == {each.key for each in found_of(name, view)}
+    assert {each.mark for each in found_of(name, later)} == {each.mark for each in found_of(name, view)}
 
 
 @pytest.mark.parametrize("name", sorted(STORIES))
@@ -206,6 +207,21 @@ def test_a_kill_while_steps_went_on_is_a_restart_without_a_fault(gap, waited, is
     if found:
         assert f"until {gap:g}\u202fs before the kill" in found[0].sentence
         assert found[0].incident_id == view.incidents[0].incident_id
+
+
+@pytest.mark.parametrize(
+    ("gap", "said"), [(80, "came close to the time-out"), (100, "reached the time-out"), (130, "exceeded the time-out")]
+)
+def test_a_gap_is_said_to_be_near_a_time_out_or_beyond_it(gap, said):
+    (figures,) = gaps().heartbeat
+    view = replace(gaps(), heartbeat=(replace(figures, max_gap_ns=gap * SECOND),))
+    assert said in found_of("timeout_headroom", view)[0].sentence
+
+
+@pytest.mark.parametrize(("at_risk", "is_found"), [(0, False), (1, True), (None, True)])
+def test_a_checkpoint_is_overdue_only_where_a_crash_would_cost_something(at_risk, is_found):
+    view = freshness(overdue_ns=600 * SECOND, age_ns=900 * SECOND, steps_at_risk=at_risk)()
+    assert bool(found_of("checkpoint_overdue", view)) is is_found
 
 
 def test_other_thresholds_find_other_things():

@@ -87,6 +87,12 @@ def test_a_question_has_words_phrases_fields_and_times():
         ("체크포인트를", {"체크포인트", "체크 포인트"}),
         ("loss status 10.0.3.7 gpu-17 rank3 습", set()),
         ('"checkpoints"', set()),
+        ("timeouts", {"타임아웃", "시간 초과"}),
+        ("타임아웃이", {"timeout", "time out"}),
+        ("시간 초과", {"timeout", "타임아웃"}),
+        ("nccl out of memory", {"메모리 부족", "oom"}),
+        ("메모리 부족", {"out of memory"}),
+        ("체크포인트를", {"checkpoint"}),
     ],
 )
 def test_a_word_is_asked_in_its_other_forms_unless_quoted(typed, forms):
@@ -104,6 +110,16 @@ def test_a_cause_is_found_by_its_class_and_by_the_words_of_its_page(name):
 def test_a_word_of_several_causes_means_each_of_them():
     assert parse_query("cause:oom -cause:timeout", NOW).filters[0].values == ("gpu_oom", "host_oom")
     assert parse_query("cause:memory", NOW).filters[0].values == ("gpu_oom", "host_oom")
+    assert parse_query('cause:"메모리 부족"', NOW).filters[0].values == ("gpu_oom", "host_oom")
+    assert parse_query("cause:타임아웃", NOW).filters == parse_query("cause:timeout", NOW).filters
+
+
+def test_a_name_of_several_words_is_one_term_and_others_stay_apart():
+    (one, other) = parse_query("gpu out of memory", NOW).terms
+    assert (one.words, other.words) == (("gpu",), ("out", "of", "memory"))
+    assert [term.words for term in parse_query("out memory of", NOW).terms] == [("out",), ("memory",), ("of",)]
+    (without,) = parse_query("gpu -out of memory", NOW).without
+    assert without.words == ("out",)
 
 
 def test_a_line_of_a_log_can_be_pasted():

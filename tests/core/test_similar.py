@@ -8,7 +8,10 @@ DAY = 86_400 * 10**9
 
 
 def traces(name: str = "a~0", fingerprint: str = "1:a", at: int = 0, run: str = "a", **told: str) -> Traces:
-    parts = {"cause": "user_exception", **{key: told[key] for key in ("exception", "frame", "xid") if key in told}}
+    parts = {
+        "cause": told.get("cause", "user_exception"),
+        **{key: told[key] for key in ("exception", "frame", "xid") if key in told},
+    }
     facets = {key: told[key] for key in ("node", "step", "checkpoint", "config") if key in told}
     return Traces(name, run, at, fingerprint, tuple(parts.items()), tuple(facets.items()), told.get("group"))
 
@@ -26,9 +29,9 @@ def test_reasons_are_told_the_weightiest_first():
 
 
 def test_the_same_fingerprint_weighs_most_then_xids_then_places():
-    one = traces(xid="79", group="gpu", node="n1", exception="X")
+    one = traces(xid="79", group="gpu", node="n1", exception="X", cause="gpu_hardware")
     others = [
-        traces("time~0", "1:t", 60 * 10**9, "t"),
+        traces("time~0", "1:t", 60 * 10**9, "t", cause="network"),
         traces("node~0", "1:n", DAY, "n", node="n1"),
         traces("kind~0", "1:k", DAY, "k", xid="62", group="gpu"),
         traces("code~0", "1:c", DAY, "c", xid="79", group="gpu"),
@@ -39,6 +42,20 @@ def test_the_same_fingerprint_weighs_most_then_xids_then_places():
     assert [each.incident_id for each in found] == ["same~0", "code~0", "node~0", "time~0", "kind~0"]
     assert found[4].reasons == ("An XID of the same kind (gpu): 62.",)
     assert "after" in found[3].reasons[0] and "perhaps one cause outside both" in found[3].reasons[0]
+
+
+def test_the_same_class_weighs_beside_a_place_and_one_outside_cause_is_not_supposed_of_programs():
+    one = traces(node="n1", step="504", cause="host_oom")
+    others = [
+        traces("step~0", "1:s", DAY, "s", step="504", cause="network"),
+        traces("other~0", "1:o", DAY, "o", node="n1", cause="network"),
+        traces("class~0", "1:k", 9 * DAY, "k", node="n1", cause="host_oom"),
+        traces("own~0", "1:w", 60 * 10**9, "w", cause="user_exception"),
+        traces("alike~0", "1:l", 0, "l", cause="host_oom"),
+    ]
+    found = most_similar(one, others, 10)
+    assert [each.incident_id for each in found] == ["class~0", "other~0"]
+    assert found[0].reasons == ("The same node: n1.", "The same cause: host oom.")
 
 
 def test_ties_go_to_the_nearer_one_and_the_list_is_cut():

@@ -6,7 +6,7 @@ from array import array
 
 import pytest
 
-from rerail.server.core.attempt_record import TimedEvidence
+from rerail.server.core.attempt_record import TimedEvidence, WorkerExit
 from rerail.server.core.cause_rules import Case
 from rerail.server.core.causes import judge
 from rerail.server.core.facts import Evidence, Outcome
@@ -56,6 +56,43 @@ def judged(*told: tuple[str, str, int], steps_every: float = 0, until: int = 0):
 )  # fmt: skip
 def test_steps_take_back_what_came_before_them(told, every, until, cause):
     verdict, _ = judged(*told, steps_every=every, until=until)
+    assert verdict.cause == cause
+
+
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+ENDS = "[rank1]: AssertionError: length mismatch"
+
+
+@pytest.mark.parametrize(
+    ("first", "code", "every", "until", "died", "cause"),
+    [
+        (OOM, None, 5, 120, 1, "user_exception"),
+        (OOM, None, 0.5, 104, 1, "user_exception"),
+        (OOM, None, 0.3, 101, 1, "gpu_oom"),  # within a second: nobody had missed the rank yet
+        (OOM, None, 30, 120, 1, "gpu_oom"),  # one step, which was under way
+        (OOM, None, 5, 120, 3, "gpu_oom"),  # the rank is known to have ended
+        (f"[rank3]: {OOM}", "OutOfMemoryError", 5, 120, 1, "gpu_oom"),  # nobody caught it
+    ],
+)  # fmt: skip
+def test_what_a_rank_caught_is_not_why_the_run_ended(first, code, every, until, died, cause):
+    told = [(first, code, 3, 100), (ENDS, "AssertionError", 1, 125)]
+    evidence = [
+        TimedEvidence(
+            at * SECOND,
+            Evidence(
+                run="r", emitter="log/a", seq=seq, at=at * SECOND, source="stderr", text=text, code=code, rank=rank
+            ),
+        )
+        for seq, (text, code, rank, at) in enumerate(told)
+    ]
+    blocks = [StepBlock(1, 0, array("q", (int((n + 1) * every * SECOND) for n in range(int(until / every)))))]
+    exits = (WorkerExit(126 * SECOND, died, 1, False, ""),)
+    verdict, _ = judge(
+        Case(
+            evidence, exits, ((died, 1),), None, Outcome.FAILED, (), (), (), None, False, None,
+            last_step_at=blocks[-1].end, blocks=blocks,
+        )
+    )  # fmt: skip
     assert verdict.cause == cause
 
 

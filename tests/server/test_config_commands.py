@@ -62,7 +62,11 @@ def test_a_change_is_listed_explained_and_the_explanation_undone(
     assert [(knob["name"], knob["old"], knob["new"]) for knob in change["knobs"]] == [("heartbeat_timeout", 300, 60)]
     name = change["change_id"]
     assert main(["change", name, "--explain", "hangs were found too late", "--author", "Ada", *database]) == 0
-    assert "why: hangs were found too late" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "why: hangs were found too late" in said
+    came = said.partition("what came of it, before → after\n")[2].splitlines()
+    assert came[:2] == ["  faults: 1 → 0", "  noticed after, median: 0.0 s (n=1) → unknown"]
+    assert came[-1].endswith("explain by Ada: hangs were found too late")
     assert main(["changes", "--unexplained", *database]) == 0
     assert "No recovery setting changed." in capsys.readouterr().out
     assert main(["changes", "--knob", "heartbeat_timeout", *database]) == 0

@@ -74,7 +74,7 @@ def test_dumps_alone_make_no_incident_and_the_rank_and_the_way_to_one_are_told(
     assert f"rerail classify {folder}" in told
 
 
-def test_a_workers_log_alone_says_the_same_and_the_launchers_log_makes_the_incident(
+def test_a_workers_log_alone_makes_the_incident_and_the_launchers_log_no_second(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     worker, launcher = tmp_path / "worker.log", tmp_path / "launcher.log"
@@ -85,11 +85,22 @@ def test_a_workers_log_alone_says_the_same_and_the_launchers_log_makes_the_incid
     )
     assert main(["import", "logs", str(worker), "--run", "r"]) == 0
     told = capsys.readouterr().err
-    assert "1 piece of evidence taken, but no incident" in told
-    assert "user_exception, rank 3 (85% sure). Rank 3 raised ValueError: bad" in told
-    assert shown(capsys, "r")["incidents"] == []
+    assert "attempt 0: user_exception, rank 3 (85% sure). Rank 3 raised ValueError: bad" in told
+    assert len(shown(capsys, "r")["incidents"]) == 1
     assert main(["import", "logs", str(launcher), "--run", "r"]) == 0
-    assert "run r: 1 interruption\n  attempt 0: user_exception, rank 3" in capsys.readouterr().err
+    assert "run r: 1 interruption; it ended: failed" in capsys.readouterr().err
+
+
+def test_evidence_alone_adds_no_attempt_to_a_run_that_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    worker, launcher = tmp_path / "worker.log", tmp_path / "launcher.log"
+    worker.write_text(TRACEBACK)
+    launcher.write_text(
+        "[2026-11-29 11:00:02] iteration 10/ 200 | elapsed time per iteration (ms): 2000.0 | lm loss: 1.0 |\n"
+        "[2026-11-29 11:00:04] iteration 11/ 200 | elapsed time per iteration (ms): 2000.0 | lm loss: 1.0 |\n"
+    )
+    assert main(["import", "logs", str(launcher), "--run", "r", "--still-running"]) == 0
+    assert main(["import", "logs", str(worker), "--run", "r"]) == 0
+    assert "1 piece of evidence taken, but no incident" in capsys.readouterr().err
 
 
 def test_a_log_that_accuses_nobody_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -124,6 +135,9 @@ def test_a_run_that_its_launcher_gave_up_is_ended_with_the_reason(
         ("# EXIT rc=[0] wall=30.8s", "completed", ""),
         ("I1129 12:00:09.228000 77 torch/x/api.py:1] Local worker group finished (WorkerState.FAILED). Waiting 300 seconds "
          "for other agents to finish", "failed", "no restart was left; all 3 restarts are spent"),
+        ("I1129 12:00:08.228000 77 torch/x/api.py:1] [default] worker group successfully finished. Waiting 300 seconds for "
+         "other agents to finish.\nI1129 12:00:09.228000 77 torch/x/api.py:2] Done waiting for other agents. Elapsed: 0.0002 "
+         "seconds", "completed", ""),
     ],
 )  # fmt: skip
 def test_the_last_line_of_a_launcher_ends_the_run(tmp_path: Path, last: str, outcome: str, words: str, capsys):
@@ -262,7 +276,7 @@ def test_a_failure_that_a_log_ends_with_is_an_incident_though_nobody_told_the_en
     )
     assert main(["import", "logs", str(path), "--run", "r"]) == 0
     told = capsys.readouterr().err
-    assert "no end is told" in told and "run r: 1 interruption" in told and "sigkill, rank 1" not in told
+    assert "no line tells how it ended" in told and "run r: 1 interruption" in told and "sigkill, rank 1" not in told
     assert "sigkill" in told
 
 

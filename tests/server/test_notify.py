@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import signal
@@ -24,7 +25,8 @@ from rerail.server.errors import StoreAwayError
 from rerail.server.notify.apprise_channel import refusal_of
 from rerail.server.notify.composing import worth_naming
 from rerail.server.notify.dispatch import MOST_TRIES, Dispatch, pause_ns
-from rerail.server.notify.webhook import signature
+from rerail.server.notify.messages import DeliveryError
+from rerail.server.notify.webhook import post, signature
 from rerail.server.preparing import upgrade_database
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
@@ -152,6 +154,44 @@ def test_a_channel_that_hangs_delays_no_other(store: Store, listen):
     hanging.until(3)
     dispatch.close()
     assert store.alerts.messages("waiting", 5) == ()
+
+
+@pytest.mark.parametrize(
+    ("first", "error"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n", "it answered 200 and did not end its answer within 0.3 s"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", "it answered 200 and did not end its answer within 0.3 s"),
+        (b"HTTP/1.1 200 OK\r\nX-Slow: ", "within 0.3 s"),
+        (b"", "it did not answer within 0.3 s"),
+    ],
+)
+def test_an_answer_that_drips_is_a_failed_delivery_when_its_time_is_over(first: bytes, error: str):
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def drip() -> None:
+        taken, _ = server.accept()
+        with taken, contextlib.suppress(OSError):
+            taken.sendall(first)
+            while True:
+                threading.Event().wait(0.05)
+                taken.sendall(b"x")
+
+    dripping = threading.Thread(target=drip)
+    dripping.start()
+    began = time.monotonic()
+    with pytest.raises(DeliveryError, match=error):
+        post(f"http://127.0.0.1:{server.getsockname()[1]}/hook", b"{}", {}, 0.3)
+    assert time.monotonic() - began < 5
+    dripping.join(5)
+    server.close()
+
+
+def test_a_handshake_that_never_ends_is_over_in_time():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        began = time.monotonic()
+        with pytest.raises(DeliveryError, match=r"did not answer within 0\.3 s|cannot be reached"):
+            post(f"https://127.0.0.1:{server.getsockname()[1]}/hook", b"{}", {}, 0.3)
+        assert time.monotonic() - began < 5
 
 
 def test_a_failing_channel_is_tried_later_and_later_and_then_given_up_in_the_open(store: Store, listen):

@@ -20,6 +20,7 @@ from rerail.server.core.view import RunState
 from rerail.server.errors import NotFoundError, RefusedRequestError
 from rerail.server.projector import Projector
 from rerail.server.queries import Queries
+from rerail.server.query_dry_runs import DryRuns, dry_run
 from rerail.server.store import Store
 from rerail.server.store.alert_messages import enqueue_groups
 from rerail.server.store.alert_rows import ChannelRow, Looked
@@ -116,6 +117,35 @@ def test_people_act_on_what_they_saw_and_undo_it(seen: Store, clock: Clock):
         desk.act("silence::nobody", {"action": "acknowledge"})
 
 
+def test_what_a_list_is_narrowed_to_narrows_what_is_done_to_a_group(store: Store, clock: Clock):
+    assert store.alerts.record(0, 1, [looked(f"{name} 1", at=clock.at) for name in "aabbbc"[1:]], clock.at)
+    desk, alerts, group = AlertDesk(store, clock), Queries(store, clock).alerts, "rule:silence"
+    assert alerts.alerts(search="b").groups == {group: {"open": 1}}
+    assert {each.key for each in desk.act_on_group(group, {"action": "acknowledge", "search": "B 1"})} == {
+        "silence::b 1"
+    }
+    clock.at += 1
+    assert [each.standing.value for each in alerts.alerts().rows] == ["open", "open", "acknowledged"]
+    silenced = desk.act_on_group(group, {"action": "silence", "seconds": 60, "standing": "open", "run": "c 1"})
+    assert [each.key for each in silenced] == ["silence::c 1"]
+    assert [each.standing.value for each in alerts.alerts().rows] == ["open", "acknowledged", "silenced"]
+    clock.at += 1
+    for said, field in (({"search": "nobody"}, "action"), ({"standing": "asleep"}, "standing")):
+        with pytest.raises(RefusedRequestError, match=f": {field}: "):
+            desk.act_on_group(group, {"action": "resolve", **said})
+
+
+def test_a_new_channel_is_told_of_what_is_open_already_where_that_is_asked_for(store: Store, clock: Clock):
+    assert store.alerts.record(0, 1, [looked(f"run {number}", at=clock.at) for number in range(3)], clock.at)
+    desk = AlertDesk(store, clock)
+    said = {"name": "day", "kind": "webhook", "address": "http://127.0.0.1:9/"}
+    desk.put_channel(0, said)
+    assert store.alerts.messages(None, 5) == ()
+    told = desk.put_channel(0, {**said, "tell_standing": True})
+    (message,) = store.alerts.messages(None, 5)
+    assert (message.channel_id, message.group_key, message.count) == (told.channel_id, "rule:silence", 3)
+
+
 def test_a_whole_group_is_taken_silenced_resolved_and_given_back_at_once(store: Store, clock: Clock):
     keys = [f"silence::run {number}" for number in range(3)]
     assert store.alerts.record(0, 1, [looked(f"run {number}", at=clock.at) for number in range(3)], clock.at)
@@ -159,6 +189,47 @@ def test_a_whole_group_is_taken_silenced_resolved_and_given_back_at_once(store: 
             desk.act_on_group(group, said)
     with pytest.raises(NotFoundError):
         desk.act_on_group("problem:nobody", {"action": "acknowledge"})
+
+
+@pytest.mark.parametrize("before", [None, "acknowledge", "silence"])
+@pytest.mark.parametrize("is_group", [False, True])
+def test_resolving_covers_what_an_alert_grew_to_since_it_fired(store: Store, clock: Clock, batch, before, is_group):
+    """Every alert of a crash loop: fired at its third death, resolved after its tenth, opened again by one more."""
+    desk, watch = AlertDesk(store, clock), AlertWatch(store, clock)
+
+    def tell(story: Story) -> None:
+        store.append([batch(*story.facts)])
+        clock.at = story.at + 2 * S
+        Projector(store, clock).derive_due()
+        watch.round()
+
+    def alerts(standing: str | None = None) -> dict[str, str]:
+        return {each.row.key: each.row.sentence for each in Queries(store, clock).alerts.alerts(standing).rows}
+
+    tell(looping("a", 3))
+    fired = alerts("open")
+    assert any("3 times in a row" in sentence for sentence in fired.values())
+    tell(looping("a", 10))
+    assert set(alerts("open")) >= set(fired)
+    assert any("10 times in a row" in sentence for sentence in alerts("open").values()), "told as it is by now"
+    groups = {row.row.group_key for row in Queries(store, clock).alerts.alerts("open").rows}
+    for action in (before, "resolve"):
+        if action is None:
+            continue
+        said = {"action": action, **({"seconds": 3600} if action == "silence" else {})}
+        for what in groups if is_group else alerts():
+            (desk.act_on_group if is_group else desk.act)(what, said)
+    assert set(alerts("resolved")) == set(alerts())
+    for _ in range(3):
+        clock.at += 10 * S
+        store.make_all_due()
+        Projector(store, clock).derive_due()
+        watch.round()
+        watch.start_over()
+    assert [key for key in alerts() if key not in alerts("resolved")] == []
+    tell(looping("a", 11))
+    is_back = {key for key in alerts() if key not in alerts("resolved")}
+    assert is_back >= {key for key in fired if key.startswith(("same_fault_again", "short_attempts"))}
 
 
 @pytest.mark.parametrize(
@@ -291,6 +362,31 @@ def test_a_dry_run_tells_what_other_thresholds_would_have_found(seen: Store, clo
     assert done.alerts >= 1
     assert done.examples[0].run_id == "a"
     assert seen.alerts.messages(None, 10) == before
+
+
+def test_a_dry_run_looks_at_what_has_most_attempts_first_and_says_how_far_it_came(store: Store, clock: Clock, batch):
+    """A long loop among short ones, of which the rule need not read those with too few attempts."""
+    store.append([batch(*looping("zz", 25).facts), *(batch(*looping(f"b{one}", 2).facts) for one in range(3))])
+    clock.at = looping("zz", 25).at + 2 * S
+    while Projector(store, clock).derive_due():
+        pass
+    first, *others, done = dry_run(store, clock.at, "same_fault_again", {"times": 20}, "", 30)
+    assert (first.looked_at, first.alerts, first.is_done, first.is_whole) == (1, 1, False, False)
+    assert [each.alerts for each in others] == [1] * len(others)
+    assert (done.runs, done.looked_at, done.alerts, done.alerts_now, done.is_whole) == (4, 4, 1, 1, True)
+    assert done.examples[0].sentence.startswith("The same fault 20 times in a row")
+
+
+def test_dry_runs_go_on_in_the_background_and_the_oldest_gives_way(seen: Store, clock: Clock):
+    runs = DryRuns(seen, clock)
+    numbers = [runs.begin("silence", {"seconds": 60.0 + one}, "", 30) for one in range(4)]
+    states = [runs.state(number, 20.0) for number in numbers]
+    assert all(each.is_done for each in states)
+    assert states[-1].is_whole
+    assert runs.state(numbers[-1]) == states[-1], "asked again it is the same"
+    for what in (lambda: runs.state("77"), lambda: runs.begin("nothing", {}, "", 30)):
+        with pytest.raises(NotFoundError):
+            what()
 
 
 def test_a_channel_never_gives_its_secret_back(seen: Store):

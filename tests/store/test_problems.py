@@ -351,8 +351,9 @@ def test_a_planned_restart_has_no_problem_and_nothing_similar(told: Runs, store:
 
 def test_a_node_is_judged_by_all_runs_that_held_it(told: Runs, store: Store) -> None:
     others = tuple(NodeHistory(f"n{number}", (Held(T, T + 30 * DAY),)) for number in range(1, 20))
-    for run in "abc":
-        bad = NodeHistory("bad", (Held(T, T + 30 * DAY),), xids=(NodeXid(T + DAY, 79, 3),))
+    for day, run in enumerate("abc", 1):
+        same_line = NodeXid(T + 5 * DAY, 48)  # one line of the kernel, in the logs of all three
+        bad = NodeHistory("bad", (Held(T, T + 30 * DAY),), xids=(NodeXid(T + day * DAY, 79, 3), same_line))
         told.save(run, incident(run, 1, node="bad"), incident(run, 2, node="bad"), nodes=(bad, *others))
     told.save("d", incident("d", 3, node="bad"), incident("d", 4, node="n1"))
     queries = Queries(store).nodes
@@ -365,7 +366,8 @@ def test_a_node_is_judged_by_all_runs_that_held_it(told: Runs, store: Store) -> 
     assert any(reason.startswith("XID 79 3 times") for reason in worst.lemon.reasons)
     node = queries.node("bad")
     assert (node.blamed_count, len(node.blamed), len(node.present)) == (7, 7, 0)
-    assert [event.what for event in node.events] == ["XID 79"] * 3
+    assert [event.what for event in node.events] == ["XID 48", "XID 79", "XID 79", "XID 79"]
+    assert (worst.xids, any(reason.startswith("XID 48 once") for reason in worst.lemon.reasons)) == (4, True)
     assert [stay.held_ns for stay in node.stays] == [30 * DAY, 30 * DAY, 30 * DAY, None]
     assert len(queries.node("n1").present) == 6
     with pytest.raises(NotFoundError):

@@ -7,11 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from rerail.server.core.facts import Outcome
 from rerail.server.core.view import Account, CheckpointFreshness, RunState, RunView, Unexplained
+from rerail.server.query_results import RefusedRow
 from rerail.ui import address
 from rerail.ui.markup import Markup, encoded, html
+from rerail.ui.pages.quality import refused_lines
 from rerail.ui.pages.run_head import head, phrases
-from rerail.ui.pages.run_losses import losses
+from rerail.ui.pages.run_losses import incidents_panel, losses
 from rerail.ui.pages.run_tables import panels
 from rerail.ui.sentences import incident_sentence, run_now, run_sentence, runs_sentence
 from tests.ui.samples import CHECKPOINTS, INCIDENT, VIEW, at
@@ -69,6 +72,12 @@ def test_a_run_of_which_nobody_tells_steps_claims_no_goodput():
     assert said(incident_sentence(INCIDENT, sees_training=False)) == (
         "Ran again after 3 min 40 s. Nobody speaks of its steps: what ground was lost is not known; 0.5 GPU-h spent."
     )
+
+
+def test_a_run_that_somebody_stopped_says_so_where_it_has_no_incident():
+    stopped = replace(VIEW, incidents=(), outcome=Outcome.STOPPED)
+    assert "It was stopped by request, and nothing else stopped it." in words([incidents_panel(stopped)])
+    assert "Nothing stopped this run." in words([incidents_panel(replace(stopped, outcome=None))])
 
 
 def test_runs_are_counted():
@@ -152,6 +161,18 @@ def test_bring_up_that_nobody_told_is_silent_and_the_infrastructure_goodput_says
     assert "at least 63.0 %, were 4 min 10 s of untold relaunch time down too" in words(head(loop)).replace(
         "\u202f", " "
     )
+
+
+def test_many_refused_lines_are_told_by_their_reasons_and_few_one_by_one():
+    def row(line: int, field: str, reason: str) -> RefusedRow:
+        return RefusedRow(line, f"r{line % 3}", "e", line, field, "x", reason, "{}")
+
+    few = words([html.Div(refused_lines([row(line, "at", "not an integer") for line in range(3)]))])
+    assert "3 ×" not in few
+    many = [row(line, "at", "not an integer") for line in range(30)] + [row(99, "first_step", "negative")]
+    told = words([html.Div(refused_lines(many))])
+    assert told.index("30 × at: not an integer · 3 runs") < told.index("1 × first_step: negative · 1 run")
+    assert "The newest 20 of 30." in told
 
 
 def test_without_a_save_the_efficiency_of_checkpoints_is_not_flattered():

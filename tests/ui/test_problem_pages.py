@@ -16,6 +16,7 @@ from rerail.server.query_problem_results import (
     FacetShare,
     MergedProblem,
     NodeEvent,
+    NodePage,
     NodeRow,
     NodeStay,
     NodeView,
@@ -123,6 +124,10 @@ def test_an_incident_tells_its_place_among_those_like_it():
     like = SimilarIncident(OCCURRENCE, 9, ("The same node: n1.",), "1:abc", "hang", Status.RESOLVED, done, "Different.")
     shown = words(incident_history.history(SimilarIncidents("a~2", mine, (like,))))
     assert "Last resolved by Ada: new cable." in shown and HOSTILE in shown and "The same node: n1." in shown
+    assert "1\u202fs to recover" in shown
+    lost = replace(like, occurrence=replace(OCCURRENCE, ended_at=None))
+    assert "never regained" in words(incident_history.history(SimilarIncidents("a~2", mine, (lost,))))
+    assert problem.occurrence_row(replace(OCCURRENCE, ended_at=None))[2] == "1\u202fs, never"
     assert "No other incident" in words(incident_history.history(SimilarIncidents("a~2", mine, ())))
     assert incident_history.history(SimilarIncidents("a~2", None, ())) == []
 
@@ -152,6 +157,20 @@ def test_a_page_of_a_node_draws_lanes_events_and_reasons():
     bare = NodeView(replace(row, lemon=lemon_of(NodeCase("n1", None), Fleet(0, 0, 0))), (), (), 0, (), (), (), ())
     assert "unknown" in words(node.content(bare))
     assert nodes.level_badge(lemon).words() in ("lemon", "suspect")
+
+
+@pytest.mark.parametrize(
+    ("levels", "said"),
+    [
+        ((("suspect", 2), ("unknown", 3)), "5 nodes: 2 suspects; of the other 3 too little is known to say."),
+        ((("suspect", 1), ("unremarkable", 3)), "4 nodes: 1 suspect; the others fail no more often than"),
+        ((("lemon", 1), ("unremarkable", 3), ("unknown", 2)), "6 nodes: 1 lemon; of 2 too little is known to say; the"),
+        ((("unknown", 3),), "3 nodes; too little is known to say whether"),
+        ((("unremarkable", 3),), "3 nodes; none of them fails more often"),
+    ],
+)
+def test_nodes_of_which_too_little_is_known_are_not_said_to_be_well(levels: tuple[tuple[str, int], ...], said: str):
+    assert nodes.sentence(NodePage((), sum(times for _, times in levels), levels)).startswith(said)
 
 
 @pytest.mark.parametrize("name", ["n/1", "a b", "ü", "%2F", "1:abc"])

@@ -75,13 +75,24 @@
   const SAYS = { acknowledge: "Acknowledged", silence: "Silenced", unsilence: "Ended the silence of", resolve: "Resolved",
     undo: "Undone for" };
 
+  /** Whether somebody says who they are: asked once where the name is empty; who does it again goes on without. */
+  function isNamed(line) {
+    if (value("alert-author") || isNamed.asked) return true;
+    isNamed.asked = true;
+    say(line, "Who are you? Write your name, or do it again to go without one.", true);
+    find("alert-author").focus();
+    return false;
+  }
+
   async function act(button) {
-    const { alert, group, does, revision, seconds, undoes } = button.dataset;
+    const { alert, group, does, revision, seconds, undoes, search, standing, run } = button.dataset;
     const field = button.dataset.pick && button.parentElement.querySelector(".alert-until");
     if (button.dataset.pick && !field) { pick(button); return; }
+    if (!isNamed("alert-said")) return;
     const body = { action: does, ...author(), ...(does === "undo" ? {} : reason()) };
     if (revision) body.revision = Number(revision);
     if (seconds) body.seconds = Number(seconds);
+    if (group && does !== "undo") Object.assign(body, search && { search }, standing && { standing }, run && { run });
     if (field) {
       const until = picked(field.value);
       if (Number.isNaN(until)) throw new Error("Say a day and a time until when it is silent.");
@@ -120,14 +131,29 @@
 
   async function dryRun() {
     say("threshold-said", "Looking at the last 30 days …");
-    const done = await ask("POST", "/api/v1/alerts/rules/dry-run", threshold());
-    const missing = done.runs > done.looked_at ? ` (${done.looked_at} of ${done.runs} runs looked at` +
-      `${done.without_log ? `, the log of ${done.without_log} is gone` : ""})` : ` on ${done.runs} runs`;
+    const mine = (dryRun.newest = (dryRun.newest || 0) + 1);
+    let told = await ask("POST", "/api/v1/alerts/rules/dry-run", { ...threshold(), wait_seconds: 0.5 });
+    while (!told.is_done && find("threshold-said")) {
+      if (mine !== dryRun.newest) return;
+      say("threshold-said", `${told.looked_at + told.without_log} of ${told.runs} runs, ${alerts(told.alerts)} so far ` +
+        `(${told.alerts_now} with the thresholds in force) …`);
+      told = await ask("GET", `/api/v1/alerts/rules/dry-run/${told.dry_run}?wait_seconds=0.7`);
+    }
+    if (mine === dryRun.newest) say("threshold-said", outcome(told));
+  }
+  const alerts = (times) => `${times} ${times === 1 ? "alert" : "alerts"}`;
+
+  /** What a dry run came to; at least that where not every run was looked at. */
+  function outcome(done) {
+    const lead = done.is_whole ? "" : "At least ";
+    const missing = done.is_whole ? ` on ${done.runs} runs` : ` (${done.looked_at} of ${done.runs} runs looked at` +
+      `${done.without_log ? `, the log of ${done.without_log} is gone` : ""})`;
     const newest = done.examples.length ? ` The newest: ${done.examples[0].run_id}: ${done.examples[0].sentence}` : "";
-    say("threshold-said", `${done.alerts} alerts instead of ${done.alerts_now}${missing}.${newest}`);
+    return `${lead}${alerts(done.alerts)} instead of ${done.is_whole ? "" : "at least "}${done.alerts_now}${missing}.${newest}`;
   }
 
   async function save() {
+    if (!isNamed("threshold-said")) return;
     await ask("POST", "/api/v1/alerts/rules", { ...threshold(), ...author(), ...reason() });
     say("threshold-said", "Saved.");
     redraw();
@@ -136,8 +162,10 @@
   async function add() {
     const body = { name: value("channel-name"), kind: value("channel-kind"), address: value("channel-address"), ...author() };
     if (value("channel-secret")) body.secret = value("channel-secret");
+    if (find("channel-standing").checked) body.tell_standing = true;
     await ask("POST", "/api/v1/alerts/channels", body);
     for (const part of ["name", "address", "secret"]) put(`channel-${part}`, "");
+    dash_clientside.set_props("channel-standing", { checked: false });
     say("channel-said", "Added. Send it a test.");
     redraw();
   }

@@ -11,11 +11,12 @@
       write.asked = { ...write.asked, [name]: asked };
       put("q", search);
       put(lists[name], choice);
-      put("sort", sort);
+      const bar = document.querySelector(`[data-narrows="${name}"]`);
+      put("sort", bar && bar.dataset.order === sort ? "" : sort); // the order that it has anyhow is not said
       // Another question begins with its first page.
       if (isOther && offset) { dash_clientside.set_props(`${name}-offset`, { data: 0 }); put("offset", 0); } else put("offset", Math.floor(offset || 0));
       const text = query.toString();
-      history.replaceState(history.state, "", location.pathname + (text ? `?${text}` : ""));
+      window.rerailShell.ask(text, `${name} ${search}`, choice + sort);
       return dash_clientside.no_update;
     };
   }

@@ -137,7 +137,7 @@
       }
     } catch (error) {
       if (error.status === 409 && error.told.theirs) merge(error.told, text);
-      say(error.message, true);
+      else say(error.message, true);
       return;
     }
     try { localStorage.removeItem(draftKey(id)); } catch { /* nothing was kept */ }
@@ -189,7 +189,8 @@
     );
     place.replaceChildren(columns, choices);
     place.hidden = false;
-    if (told.theirs.deleted) say("It was deleted meanwhile: undo that first, your text is kept here.", true);
+    say(told.theirs.deleted ? `${by} deleted it meanwhile: undo that first, your text is kept here.`
+      : `${by} saved another text meanwhile. Nothing is lost: both stand above, choose what goes on.`, true);
   }
 
   async function redraw() {

@@ -18,6 +18,17 @@
     if (page) page.focus({ preventScroll: true });
   }
 
+  /** What a list is narrowed to, as an address that the way back leads away from. One entry while one types. */
+  function ask(text, searched, chosen) {
+    const wanted = location.pathname + (text ? `?${text}` : "");
+    if (text === new URLSearchParams(location.search).toString()) return;
+    const before = ask.before || {};
+    const isTyping = before.path === wanted.split("?")[0] && before.chosen === chosen && before.searched !== searched
+      && Date.now() - before.at < 4000;
+    history[isTyping ? "replaceState" : "pushState"](isTyping ? history.state : {}, "", wanted);
+    ask.before = { path: location.pathname, searched, chosen, at: Date.now() };
+  }
+
   /* A path that stays the same draws nothing by itself: a link to another query of it does, and the way back from one.
      The page of a run reads its query itself. */
   const drawn = { path: location.pathname };
@@ -257,7 +268,7 @@
     schemeChanged();
   }
 
-  window.rerailShell = { go, reveal, when };
+  window.rerailShell = { ask, go, reveal, when };
   if (document.body) start(); else addEventListener("DOMContentLoaded", start);
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
@@ -276,7 +287,7 @@
         if (search) query.set("q", search); else query.delete("q");
         if (state) query.set("state", state); else query.delete("state");
         const text = query.toString();
-        history.replaceState(history.state, "", location.pathname + (text ? `?${text}` : ""));
+        ask(text, search || "", state || "");
         if (window.rerailGrid) window.rerailGrid.purge();
         return dash_clientside.no_update;
       },

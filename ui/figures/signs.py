@@ -63,7 +63,7 @@ def note_signs(marks: Sequence[NoteMark], axis: Axis) -> list[Sign]:
     return [
         Sign(
             SignKind.NOTE, mark.start, mark.end,
-            _hover(mark.author or "somebody", _when(mark.start, mark.end, axis), [mark.text]), mark.link,
+            _hover(mark.author or text.NO_NAME, _when(mark.start, mark.end, axis), [mark.text]), mark.link,
         )
         for mark in marks
     ]  # fmt: skip

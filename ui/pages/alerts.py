@@ -2,6 +2,7 @@
 
 Rules
 - What nobody looked at comes first. A click acknowledges, silences, resolves or undoes, through the API, with a name.
+- What is done to a group is done to what of it the list is narrowed to, and its buttons say so.
 - Thresholds are changed only beside what they would have found in the last 30 days.
 - A channel is shown without what is secret of it.
 """
@@ -109,7 +110,7 @@ def rows(queries: Queries, wanted: Wanted) -> list[Content]:
     for group, members in groups.items():
         standing = page.groups.get(group, {})
         if len(members) > 1 or sum(standing.values()) > 1:
-            drawn.append(_group(group, members, standing, newest))
+            drawn.append(_group(group, members, standing, newest, wanted))
         elif drawn:
             drawn.append(html.Li(className="alert-gap"))
         drawn += [_alert(entry, view) for entry, view in members]
@@ -140,10 +141,16 @@ def _group_name(group: str, members: Sequence[tuple[AlertEntry, AlertView]]) -> 
 
 
 def _group(
-    group: str, members: Sequence[tuple[AlertEntry, AlertView]], standing: Mapping[str, int], revision: int
+    group: str,
+    members: Sequence[tuple[AlertEntry, AlertView]],
+    standing: Mapping[str, int],
+    revision: int,
+    wanted: Wanted,
 ) -> Markup:
-    """The head of a group: what it is, and what can be done to all of it at once."""
-    told = {"data-group": group, "data-revision": str(revision)}
+    """The head of a group: what it is, and what can be done at once to all of it, or to what of it matches."""
+    asked = {"search": wanted.search.strip(), "standing": wanted.choice, "run": dict(wanted.fixed).get("run", "")}
+    narrow = {f"data-{name}": value for name, value in asked.items() if value}
+    told = {"data-group": group, "data-revision": str(revision), **narrow}
 
     def button(label: str, does: str, **more: str) -> Markup:
         known = {**told, "data-does": does, **{f"data-{name}": value for name, value in more.items()}}
@@ -153,18 +160,27 @@ def _group(
     unseen, silenced = standing.get("open", 0), standing.get("silenced", 0)
     buttons: list[Content] = []
     if stands > 1:
+        which = "the {} that match" if narrow else "all {}"
         if unseen:
-            buttons.append(button(f"acknowledge all {unseen}", "acknowledge"))
+            buttons.append(button(f"acknowledge {which.format(unseen)}", "acknowledge"))
         if silenced < stands:
-            buttons += [button(f"silence all {label}", "silence", seconds=value) for label, value in SILENCES]
+            buttons += [
+                button(
+                    f"silence {which.format(stands)} {label}" if narrow else f"silence all {label}",
+                    "silence",
+                    seconds=value,
+                )
+                for label, value in SILENCES
+            ]
         if silenced:
             buttons.append(button(f"end {text.count(silenced, 'silence')}", "unsilence"))
-        buttons.append(button(f"resolve all {stands}", "resolve"))
+        buttons.append(button(f"resolve {which.format(stands)}", "resolve"))
+    among = "that match " if narrow else ""
     beside = stands - sum(entry.standing is not Standing.RESOLVED for entry, _ in members)
     return html.Li(
         [
             html.H2(_group_name(group, members)),
-            html.P(f"{text.count(beside, 'more alert')} of it not shown here", className="muted")
+            html.P(f"{text.count(beside, 'more alert')} of it {among}not shown here", className="muted")
             if beside > 0
             else None,
             html.Div(buttons, className="alert-buttons") if buttons else None,
@@ -247,7 +263,7 @@ def _history(view: AlertView) -> Markup:
     lines = []
     for each in reversed(view.history):
         event = each.event
-        who = "the rule" if event.change in BY_RULES else (event.author or "somebody")
+        who = "the rule" if event.change in BY_RULES else (event.author or text.NO_NAME)
         words = SAYS[event.change.value]
         what: list[Content] = [instant(event.at), f" {who}: {words}"]
         if event.until is not None:
@@ -308,7 +324,7 @@ def _rule(view: RuleView) -> Markup:
     history = [
         html.Li(
             [
-                instant(change.at), f" {change.author or 'somebody'}: ",
+                instant(change.at), f" {change.author or text.NO_NAME}: ",
                 f"undid {change.undoes}" if change.undoes else ", ".join(
                     f"{name} {'by default' if value is None else f'{value:g}'}" for name, value in change.values
                 ),
@@ -489,6 +505,9 @@ def _channel_form() -> Component:
                             ),
                             dmc.PasswordInput(id="channel-address", label="Address", size="xs"),
                             dmc.PasswordInput(id="channel-secret", label="Secret (signs a webhook)", size="xs"),
+                            dmc.Checkbox(
+                                id="channel-standing", label="Tell it of what is open already", size="xs", checked=False
+                            ),
                             dash_html.Button("Add", id="channel-add", className="seg seg-alone"),
                         ],
                         className="alert-form",

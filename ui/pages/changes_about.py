@@ -14,8 +14,8 @@ from rerail.ui.markup import Content, Markup, html
 from rerail.ui.pages.config_changes import why
 
 HEADS = (
-    Head("when", "words"), Head("in", "words"), Head("old → new", "words"), Head("who, and why", "wide"),
-    Head("why it is here", "wide"),
+    Head("when", "words"), Head("in", "words"), Head("old → new", "words"), Head("who, and why", "half"),
+    Head("why it is here", "half"),
 )  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def _row(each: ChangeAbout, subject: str) -> Sequence[Content]:
     if each.is_linked:
         reason += [" ", badge("linked", "good")]
     else:
-        reason += [" ", link("it argued for this", change_path(change.change_id, argued_by=subject))]
+        reason += [" ", link("link: it argued for this", change_path(change.change_id, argued_by=subject))]
     return (
         link(instant(change.at), change_path(change.change_id)),
         link(change.name or change.run_id, run_path(change.run_id)),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qs
 
 import dash_mantine_components as dmc
-from dash import Dash, dcc
+from dash import Dash, Input, Output, State, dcc
 from dash import html as dash_html
 from dash.development.base_component import Component
 
@@ -30,21 +30,23 @@ PAGE = "compare"
 INK = "#7a828c"
 GRID = "rgba(128,128,128,0.25)"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-OFFERED = 100
-"""Configs and runs that the field for one more side offers."""
+OFFERED = 30
+"""Configs and runs, each, that the field for one more side offers."""
 
 GRAPH = {"displaylogo": False, "displayModeBar": False, "responsive": True}
 
 
 async def layout(queries: Queries, _address: Address, search: str) -> Component:
     """The page; its sides are in the address, `with=` each."""
-    wanted = parse_qs(search.removeprefix("?")).get("with", [])
-    sides = _sides(wanted, await in_thread(_offered, queries))
-    if len(wanted) < 2:
-        about = await in_thread(_start, queries)
+    wanted = list(dict.fromkeys(each.strip() for each in parse_qs(search.removeprefix("?")).get("with", [])))
+    unknown = await in_thread(queries.configs.unknown_sides, wanted)
+    sides = _sides(wanted, await in_thread(_offered, queries, ""), unknown)
+    known = [each for each in wanted if each not in unknown]
+    if len(known) < 2:
+        about = await in_thread(_start, queries) if not unknown and not known else _one_more(known)
         return _page([island(html.H1("Compare"), "compare-title"), sides, island(about, "compare-content")])
     try:
-        view = await in_thread(queries.configs.compare, wanted)
+        view = await in_thread(queries.configs.compare, known)
     except ValueError as error:
         said = html.P(text.headline(str(error)) + ".")
         return _page([island(html.H1("Compare"), "compare-title"), sides, island(said, "compare-content")])
@@ -69,15 +71,24 @@ def _page(parts: Sequence[Component]) -> Component:
     return dash_html.Div(list(parts), className="page-body", id="compare-page", **{"data-title": "Compare"})
 
 
-def _offered(queries: Queries) -> list[str]:
-    """What a side can be chosen from: references, configs used last, newest runs. Anything else can be typed."""
-    configs = [f"config:{fingerprint}" for fingerprint in queries.configs.newest(OFFERED)]
-    return [*ARTICLE, *configs, *(row.run_id for row in queries.runs(limit=OFFERED).rows)]
+def _offered(queries: Queries, typed: str) -> list[str]:
+    """What a side can be chosen from: runs and configs that hold what is typed, by their names too, and references."""
+    words = typed.strip().lower().removeprefix("run:").removeprefix("config:")
+    references = [name for name in ARTICLE if not words or words in name]
+    return [*queries.configs.sides_like(words, OFFERED), *references]
 
 
-def _sides(wanted: Sequence[str], offered: Sequence[str]) -> Component:
-    """The sides as they stand, each with a way out, and a field for one more."""
+def _one_more(known: Sequence[str]) -> Content:
+    """What is missing for a comparison."""
+    if not known:
+        return html.P("Two to six runs or configs are compared, each against the first. Add two.", className="sentence")
+    return html.P(f"One side: {known[0].removeprefix('run:')}. Add another to compare it with.", className="sentence")
+
+
+def _sides(wanted: Sequence[str], offered: Sequence[str], unknown: Mapping[str, str]) -> Component:
+    """The sides as they stand, each with a way out, those that are not known said so, and a field for one more."""
     chosen = list(dict.fromkeys(wanted))
+    taken = {each.removeprefix("run:") for each in chosen}
     told: list[Content] = []
     for index, side in enumerate(chosen):
         rest = [each for each in chosen if each != side]
@@ -87,7 +98,10 @@ def _sides(wanted: Sequence[str], offered: Sequence[str]) -> Component:
                     html.Span("against " if not index else "", className="muted"),
                     side.removeprefix("run:"),
                     " ",
-                    link("make first", compare_path([side, *rest]), "side-way") if index else None,
+                    badge(unknown[side], "danger") if side in unknown else None,
+                    link("make first", compare_path([side, *rest]), "side-way")
+                    if index and side not in unknown
+                    else None,
                     html.A("×", href=compare_path(rest), className="side-way", **{"aria-label": f"without {side}"}),
                 ],
                 className="side",
@@ -96,13 +110,15 @@ def _sides(wanted: Sequence[str], offered: Sequence[str]) -> Component:
     field = [
         dmc.Autocomplete(
             id="compare-add",
-            data=[each for each in offered if each not in chosen],
+            data=[each for each in offered if each.removeprefix("run:") not in taken],
             placeholder="Add a run or config",
-            limit=30,
+            limit=OFFERED,
+            openOnFocus=True,
             size="sm",
             className="search",
             **{"aria-label": "Add a run or config"},
         ),
+        dcc.Store(id="compare-chosen", data=chosen),
         dash_html.Button("Add", type="button", className="quiet-button", **{"data-do": "add-side"}),
     ]
     return dash_html.Div(
@@ -111,7 +127,18 @@ def _sides(wanted: Sequence[str], offered: Sequence[str]) -> Component:
 
 
 def register(app: Dash, queries: Queries) -> None:
-    """Nothing on this page changes by itself."""
+    """What the field for one more side offers follows what is typed."""
+
+    @app.callback(
+        Output("compare-add", "data"),
+        Input("compare-add", "value"),
+        State("compare-chosen", "data"),
+        prevent_initial_call=True,
+    )
+    async def offer(typed: str | None, chosen: Sequence[str] | None) -> list[str]:
+        taken = {each.removeprefix("run:") for each in chosen or ()}
+        offered = await in_thread(_offered, queries, typed or "")
+        return [each for each in offered if each.removeprefix("run:") not in taken]
 
 
 def _start(queries: Queries) -> Content:

@@ -169,7 +169,7 @@ def why(row: ChangeRow) -> list[Content]:
     asked = {"operator": "an operator", "fault": "came with the restart after a fault", "scheduler": "the scheduler"}
     shown: list[Content] = []
     if said.changed_by or said.reason:
-        shown.append(html.Div([html.Strong(said.changed_by or "somebody"), ": ", said.reason or "no reason given"]))
+        shown.append(html.Div([html.Strong(said.changed_by or text.NO_NAME), ": ", said.reason or "no reason given"]))
     elif row.change.initiator:
         shown.append(html.Div(asked.get(row.change.initiator, row.change.initiator), className="muted"))
     else:
@@ -187,7 +187,7 @@ def one(row: ChangeRow) -> list[Content]:
     trail = [
         html.Li(
             [
-                html.Strong(each.author or "somebody"), f" did “{each.kind.value}” ", instant(each.at), " ",
+                html.Strong(each.author or text.NO_NAME), f" did “{each.kind.value}” ", instant(each.at), " ",
                 badge("undone", "outline") if each.action_id in row.said.undone else None,
                 html.Button("undo", type="button", className="quiet-button",
                             **{"data-undo-change": str(each.action_id)})

@@ -14,7 +14,7 @@ from rerail.ui import text
 from rerail.ui.address import Address, node_path, run_path
 from rerail.ui.elements import Head, copy_table_button, empty, folded, instant, link, panel, table, tile
 from rerail.ui.markup import Content, Markup, html, island
-from rerail.ui.pages.quality import emitters_table, refused_table
+from rerail.ui.pages.quality import emitters_table, refused_lines
 from rerail.ui.reading import in_thread
 
 PAGE = "data"
@@ -135,7 +135,7 @@ def _refused(refused: RefusedPage) -> Markup:
     lead = f"{text.count(refused.total, 'line')}; the newest {text.number(len(refused.rows))} are here. "
     lead += "The rest of their batches was kept."
     return panel(
-        "Refused lines", refused_table(refused.rows), "refused", lead=lead, actions=copy_table_button(), wide=True
+        "Refused lines", refused_lines(refused.rows), "refused", lead=lead, actions=copy_table_button(), wide=True
     )
 
 

@@ -150,11 +150,18 @@ def _neighbour(mark: IncidentMark | None, label: str, element_id: str) -> Markup
     return html.A(label, href=incident_path(mark.incident_id), id=element_id, title=text.cause(mark.cause))
 
 
+def _until(incident: Incident) -> list[Content]:
+    """Until when it lasted: of one whose ground was never regained, until its run ended."""
+    if incident.ended_at is not None:
+        return [instant(incident.ended_at)]
+    if incident.is_open:
+        return ["now"]
+    return [instant(incident.started_at + incident.so_far_ns), ", when the run ended"]
+
+
 def _about(found: IncidentView) -> list[Markup]:
     incident = found.incident
-    pieces = [
-        html.Span([instant(incident.started_at), " – ", instant(incident.ended_at) if incident.ended_at else "now"])
-    ]
+    pieces = [html.Span([instant(incident.started_at), " – ", *_until(incident)])]
     if incident.noticed_at is not None:
         pieces.append(html.Span(["noticed ", instant(incident.noticed_at)]))
     if incident.scope is not None:

@@ -17,12 +17,23 @@ WHAT = {
 
 
 def changes_of(queries: Queries, incident_id: str) -> list[Markup]:
-    """The panel; none where nothing is known to have changed."""
+    """The panel; none where nothing is known to have changed.
+
+    Settings that the panel of config changes tells of, with who and why, are not told of again.
+    """
     try:
         found = queries.changes_near(incident_id)
+        about = queries.config_changes_of_incident(incident_id)
     except NotFoundError:
         return []
-    return [changes_panel(found)] if found else []
+    told = {
+        (each.row.change.at, name)
+        for each in about
+        for one in each.knobs
+        for name in (one.name, one.old.source, one.new.source)
+    }
+    left = tuple(each for each in found if each.what != "config" or (each.at, each.name) not in told)
+    return [changes_panel(left)] if left else []
 
 
 def changes_panel(found: tuple[ChangeNear, ...]) -> Markup:

@@ -116,9 +116,12 @@ def _entry(each: SimilarIncident) -> Markup:
                 link(html.Strong(other.incident_id), incident_path(other.incident_id)),
                 html.Span(text.cause(other.cause)),
                 html.Span(instant(other.started_at), className="muted nowrap"),
-                html.Span(f"{text.duration(other.recover_ns)} to recover", className="muted nowrap")
-                if not other.is_open
-                else badge("open", "danger"),
+                badge("open", "danger")
+                if other.is_open
+                else html.Span(
+                    f"{text.duration(other.recover_ns)} to recover" if other.ended_at else "never regained",
+                    className="muted nowrap",
+                ),
             ],
             className="similar-head",
         ),

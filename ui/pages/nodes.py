@@ -107,9 +107,18 @@ def sentence(page: NodePage) -> str:
     if page.rows and all(row.lemon.is_thin for row in page.rows):
         about = f": {', '.join(wants)}" if wants else ""
         return f"{shown}{about}; too little data yet to say whether one fails more often than its time in use explains."
+    if not wants and levels.get(LemonLevel.UNKNOWN.value, 0) == total:
+        return f"{shown}; too little is known to say whether one fails more often than its time in use explains."
     if not wants:
         return f"{shown}; none of them fails more often than its time in use explains."
-    return f"{shown}: {', '.join(wants)}; the others fail no more often than their time in use explains."
+    unknown, well = levels.get(LemonLevel.UNKNOWN.value, 0), levels.get(LemonLevel.UNREMARKABLE.value, 0)
+    others = []
+    if unknown:
+        which = unknown if well else "the other one" if unknown == 1 else f"the other {unknown}"
+        others.append(f"of {which} too little is known to say")
+    if well:
+        others.append("the others fail no more often than their time in use explains")
+    return f"{shown}: {'; '.join([', '.join(wants), *others])}."
 
 
 def level_badge(lemon: Lemon) -> Markup:

@@ -20,6 +20,7 @@ from dash.development.base_component import Component
 from rerail.server.core.notes import LONGEST_BYTES, Note, SubjectKind, ToldNote, course
 from rerail.server.queries import Queries
 from rerail.server.query_notes import NotesOf
+from rerail.ui import text
 from rerail.ui.address import change_path, incident_path, node_path, note_path, problem_path, run_path
 from rerail.ui.elements import badge, instant, link, panel
 from rerail.ui.markup import Content, Markup, html, island
@@ -148,11 +149,11 @@ def note_item(note: Note, *, with_actions: bool = True) -> Markup:
     newest, stands = note.newest, course(note.revisions)
     told = {"data-note-id": str(note.note_id), "data-revision": str(newest.revision)}
     if newest.is_deleted:
-        by = newest.author or "somebody"
+        by = newest.author or text.NO_NAME
         line = [html.Span(f"{by} deleted {note.name} ", className="muted"), instant(newest.at), " "]
         return html.Li([*line, _button("undo", "undo")], id=note.name, className="note-item note-gone", **told)
     head: list[Content] = [
-        html.Strong(note.first.author or "somebody"),
+        html.Strong(note.first.author or text.NO_NAME),
         html.Span(instant(note.first.at), className="muted nowrap"),
     ]
     if note.subject.start is not None:
@@ -161,7 +162,7 @@ def note_item(note: Note, *, with_actions: bool = True) -> Markup:
             when += [" – ", instant(note.subject.end)]
         head.append(html.Span(when, className="note-when"))
     if newest.revision > 1:
-        by = newest.author or "somebody"
+        by = newest.author or text.NO_NAME
         head.append(html.Span([f"revision {newest.revision} by {by}, ", instant(newest.at)], className="muted nowrap"))
     head.append(link(note.name, note_path(note.name), "note-link"))
     if with_actions:
@@ -197,7 +198,7 @@ def _mention(note: Note) -> Markup:
     return html.Li(
         [
             link(note.name, note_path(note.name)),
-            html.Span([" on ", subject_link(note), f", {note.first.author or 'somebody'}: "], className="muted"),
+            html.Span([" on ", subject_link(note), f", {note.first.author or text.NO_NAME}: "], className="muted"),
             html.Span(first_line[:160]),
         ]
     )
@@ -227,7 +228,7 @@ def history(note: Note) -> Sequence[Markup]:
                 html.Span(instant(each.at), className="nowrap muted"),
                 html.Span(
                     [
-                        html.Strong(each.author or "somebody"),
+                        html.Strong(each.author or text.NO_NAME),
                         f" {each.kind.value}",
                         f" (revision {each.restores} again)" if each.restores is not None else None,
                         html.Details([html.Summary("text"), html.Pre(each.text)]),

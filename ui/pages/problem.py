@@ -293,7 +293,7 @@ def occurrence_row(each: Occurrence, action: Content = None, *, is_moved: bool =
     return (
         link(each.incident_id, incident_path(each.incident_id)),
         instant(each.started_at),
-        text.duration(each.recover_ns) + ("+" if each.is_open else ""),
+        text.duration(each.recover_ns) + ("+" if each.is_open else "" if each.ended_at else ", never"),
         text.gpu_hours(each.lost_gpu_ns, text.DASH),
         text.DASH if each.node is None else link(each.node, node_path(each.node)),
         text.number(each.rank, text.DASH),

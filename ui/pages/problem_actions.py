@@ -161,7 +161,7 @@ def trail(history: Sequence[ActionEntry], problem_id: str) -> Markup | None:
 
 def _entry(entry: ActionEntry, problem_id: str) -> Markup:
     action = entry.action
-    what: list[Content] = [html.Strong(action.author or "somebody"), f" {SAYS[action.kind]} "]
+    what: list[Content] = [html.Strong(action.author or text.NO_NAME), f" {SAYS[action.kind]} "]
     if action.kind is ActionKind.MERGE and action.into is not None:
         what += [
             link(action.problem, problem_path(action.problem)),

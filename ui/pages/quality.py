@@ -11,6 +11,10 @@ from rerail.ui.address import run_path
 from rerail.ui.elements import Head, badge, copy_table_button, count_figure, folded, instant, link, panel, table
 from rerail.ui.markup import Content, Markup, html
 
+FEW_REFUSED = 8
+"""So many refused lines are listed; more are told by their reasons."""
+
+MOST_OF_A_REASON = 20
 CLOCK_DOUBT_NS = 1_000_000_000
 """A clock further off than this deserves a look."""
 
@@ -122,30 +126,59 @@ def emitters_table(emitters: Sequence[EmitterRow], with_run: bool = False) -> Co
     return folded([Head("run", "words"), *heads] if with_run else heads, rows, "Emitters")
 
 
+def refused_lines(rows: Sequence[RefusedRow]) -> Content:
+    """Refused lines; where there are many, by what was wrong with them, the most frequent first, each to unfold."""
+    if len(rows) <= FEW_REFUSED:
+        return refused_table(rows)
+    alike: dict[tuple[str, str], list[RefusedRow]] = {}
+    for row in rows:
+        alike.setdefault((row.field, row.reason), []).append(row)
+    groups: list[Content] = []
+    for (field, reason), members in sorted(alike.items(), key=lambda each: (-len(each[1]), each[0])):
+        runs = len({row.run for row in members if row.run is not None})
+        about = f" · {text.count(runs, 'run')}" if runs else ""
+        said: list[Content] = [html.Strong(text.number(len(members))), " × "]
+        said += [html.Code(field), ": "] if field else []
+        said += [reason, html.Span([about, " · newest ", instant(members[0].received_at)], className="muted")]
+        shown = members[:MOST_OF_A_REASON]
+        inside: list[Content] = [refused_table(shown)]
+        if len(shown) < len(members):
+            inside.append(html.P(f"The newest {len(shown)} of {text.number(len(members))}.", className="note"))
+        groups.append(html.Details([html.Summary(said), *inside], className="more"))
+    return html.Div(groups)
+
+
 def refused_table(rows: Sequence[RefusedRow]) -> Markup:
     """Refused lines with the field, its value, and why."""
     heads = (
         Head("when"),
-        Head("run"),
-        Head("emitter"),
-        Head("field"),
-        Head("value"),
+        Head("run", "words"),
+        Head("emitter", "words"),
+        Head("field", "words"),
+        Head("value", "words"),
         Head("reason", "wide"),
         Head("line as it came", "words"),
     )
     shown = [
         (
             instant(row.received_at),
-            text.DASH if row.run is None else link(row.run, run_path(row.run)),
-            text.DASH if row.emitter is None else html.Code(row.emitter),
-            html.Code(row.field or text.DASH),
-            html.Code(row.value, className="cut"),
+            text.DASH
+            if row.run is None
+            else link(html.Span(row.run, className="cut", title=row.run), run_path(row.run)),
+            text.DASH if row.emitter is None else _cut(row.emitter),
+            _cut(row.field or text.DASH),
+            _cut(row.value),
             row.reason,
             html.Details([html.Summary(f"line {row.line}"), html.Pre(row.raw)]),
         )
         for row in rows
     ]
-    return table(heads, shown, "Refused lines, newest first")
+    return table(heads, shown, "Refused lines, newest first", stacks=True)
+
+
+def _cut(words: str) -> Markup:
+    """Short enough for a column; all of it on hover."""
+    return html.Code(words, className="cut", title=words)
 
 
 def _offset(offset_ns: int | None) -> Content:

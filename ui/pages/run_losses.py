@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rerail.server.core.facts import Phase
+from rerail.server.core.facts import Outcome, Phase
 from rerail.server.core.view import Account, Incident, RunView
 from rerail.ui import text
 from rerail.ui.address import incident_path
@@ -175,6 +175,7 @@ def incidents_panel(view: RunView) -> Markup:
     incidents = sorted(view.incidents, key=lambda incident: incident.started_at, reverse=True)
     if not incidents:
         calm = "Nothing stopped this run." if view.sees_training else "Nothing that stopped this run was told."
+        calm = "It was stopped by request, and nothing else stopped it." if view.outcome is Outcome.STOPPED else calm
         calm = calm if view.account.elapsed_ns else "Nothing has happened yet."
         return panel("Incidents", html.P(calm, className="calm"), "incidents")
     longest = max(incident.so_far_ns for incident in incidents)

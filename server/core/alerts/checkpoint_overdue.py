@@ -1,4 +1,7 @@
-"""Checkpoint overdue: the next durable one should have been there, by the run's own interval and commit lag."""
+"""Checkpoint overdue: the next durable one should have been there, by the run's own interval and commit lag.
+
+Quiet where a crash would cost no step: a run that stands still has nothing new to save, and other rules say that.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from rerail.server.core.words import duration
 def _find(run: RunView, limits: Thresholds) -> Iterable[Finding]:
     freshness = run.checkpoint
     overdue = freshness.overdue_ns
-    if not is_open(run) or not overdue or overdue < limits.ns("seconds"):
+    if not is_open(run) or not overdue or overdue < limits.ns("seconds") or freshness.steps_at_risk == 0:
         return
     risk = "" if freshness.steps_at_risk is None else f"; a crash now costs {freshness.steps_at_risk} steps"
     yield RULE.finding(

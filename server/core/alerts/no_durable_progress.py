@@ -78,5 +78,6 @@ RULE = AlertRule(
     summary="Several attempts in a row ended without a later durable checkpoint: the run restarts and gets nowhere.",
     advice="Stop the restarts, read the fault trace of the incident, and mend the cause first.",
     find=_find,
+    fewest_attempts=lambda limits: limits["attempts"],
     thresholds=(Threshold("attempts", 3, "attempts", "so many in a row", 2, 100, is_whole=True),),
 )

@@ -48,6 +48,7 @@ RULE = AlertRule(
     advice="Compare the armed time-outs with the longest healthy gaps on the run's page, and see that every rank sends "
     "its signs of life.",
     find=_find,
+    by_endings=True,
     thresholds=(
         Threshold("times", 1, "restarts", "within the window", 1, 1000, is_whole=True),
         Threshold("hours", 24, "hours", "length of the window", 1, 24 * 30),

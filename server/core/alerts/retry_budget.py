@@ -48,6 +48,7 @@ RULE = AlertRule(
     summary="Nearly all restarts that the launcher allows are spent.",
     advice="Mend what makes it restart, or raise the limit before the job is gone.",
     find=_find,
+    by_endings=True,
     thresholds=(
         Threshold("share", 0.75, "of the budget", "spent", 0.01, 1),
         Threshold("left", 0, "restarts", "left at most, whatever the share", 0, 1000, is_whole=True),

@@ -52,6 +52,8 @@ RULE = AlertRule(
     summary="One fingerprint came several times in a row, or several times within a day.",
     advice="Look at the problem: what was done about it before, and did it hold?",
     find=_find,
+    fewest_attempts=lambda limits: limits["times"],
+    by_endings=True,
     thresholds=(
         Threshold("times", 3, "times", "in a row, or within the window", 2, 1000, is_whole=True),
         Threshold("hours", 24, "hours", "length of the window", 1, 24 * 30),

@@ -48,6 +48,7 @@ RULE = AlertRule(
     summary="One node is blamed for faults of several runs, or for several of one.",
     advice="Drain the node and test it; its page says how likely chance is.",
     find=_find,
+    by_endings=True,
     thresholds=(
         Threshold("runs", 2, "runs", "that blame it", 2, 1000, is_whole=True),
         Threshold("incidents", 3, "incidents", "of this run that it is blamed for", 2, 1000, is_whole=True),

@@ -36,6 +36,7 @@ RULE = AlertRule(
     summary="Attempts died at the same step: it is deterministic, and restarting is futile.",
     advice="Look at the batch and the code of that step; skip the data or mend it before the next restart.",
     find=_find,
+    fewest_attempts=lambda limits: limits["times"],
     thresholds=(
         Threshold("times", 2, "attempts", "that died there", 2, 100, is_whole=True),
         Threshold("steps", 1, "steps", "that count as the same", 0, 1000, is_whole=True),

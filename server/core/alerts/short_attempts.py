@@ -39,5 +39,7 @@ RULE = AlertRule(
     summary="Attempts end sooner than bring-up and one save interval take: nothing of their work is kept.",
     advice="Save more often until the fault is found, or stop restarting.",
     find=_find,
+    by_endings=True,
+    fewest_attempts=lambda limits: limits["attempts"],
     thresholds=(Threshold("attempts", 3, "attempts", "so many in a row", 2, 100, is_whole=True),),
 )

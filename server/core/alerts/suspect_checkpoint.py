@@ -27,4 +27,5 @@ RULE = AlertRule(
     summary="The same checkpoint was loaded twice and the attempts failed: it may be what is broken.",
     advice="Resume from the checkpoint before it, and verify this one.",
     find=_find,
+    fewest_attempts=lambda _limits: 2,
 )

@@ -16,10 +16,11 @@ def _find(run: RunView, limits: Thresholds) -> Iterable[Finding]:
         headroom = figures.headroom
         if headroom is None or figures.n < limits["gaps"] or headroom >= limits["headroom"]:
             continue
+        came = "came close to" if headroom > 1 else "exceeded" if headroom < 1 else "reached"
         yield RULE.finding(
             run,
-            f"In {figures.phase} a healthy gap of {duration(figures.max_gap_ns)} came close to the time-out of "
-            f"{duration(figures.armed_timeout_ns)}: {headroom:.2f} × of it.",
+            f"In {figures.phase} a healthy gap of {duration(figures.max_gap_ns)} {came} the time-out of "
+            f"{duration(figures.armed_timeout_ns)}, which is {headroom:.2f} × of it.",
             subject=figures.phase, mark=f"{figures.max_gap_ns}/{figures.armed_timeout_ns}",
         )  # fmt: skip
 

@@ -25,6 +25,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from rerail.server.core.cause_rules import (
+    MACHINES,
     UNREAD,
     Case,
     CauseRule,
@@ -38,13 +39,16 @@ from rerail.server.core.cause_rules import (
     sign_of,
     with_more,
 )
-from rerail.server.core.causes import retry_budget, user_exception
+from rerail.server.core.causes import network, retry_budget, user_exception
+from rerail.server.core.causes.caught import without_caught
 from rerail.server.core.causes.elsewhere import OF_ONE_MACHINE, before_elsewhere, is_elsewhere, sign_behind
+from rerail.server.core.causes.lone_timeouts import SAYS as LONE_TIMEOUT
+from rerail.server.core.causes.lone_timeouts import without_network
 from rerail.server.core.causes.others import own_exception
 from rerail.server.core.causes.standing import with_standing
 from rerail.server.core.causes.survived import NOWHERE, how_far, is_of_before, is_survived, stands, taken_back, went_on
 from rerail.server.core.causes.user_exception import GPU_FAILED
-from rerail.server.core.facts import RUN_TRAINED_ON, TRAINED_ON, TRAINING_DONE, Evidence, Outcome, Pairs
+from rerail.server.core.facts import CLOCK_OFF, RUN_TRAINED_ON, TRAINED_ON, TRAINING_DONE, Evidence, Outcome, Pairs
 from rerail.server.core.fault_trace import fault_trace
 from rerail.server.core.flight_recorder.ages import remark, too_old
 from rerail.server.core.flight_recorder.summary import SOURCE, STACK_SOURCE
@@ -134,7 +138,7 @@ def reading_of(evidence: Evidence) -> Reading:
         shape = _LONG_NUMBER.sub("000", shape)
     reading = _read(evidence.source, evidence.code, evidence.attributes, shape)
     if reading.says and reading.role is CausalRole.CONFIRMATION and shape != evidence.text:
-        return read_by(_known()[reading.cause], evidence, evidence.text.lower()) or UNREAD
+        return _again(reading, evidence)
     if reading.role is not CausalRole.INITIATING:
         is_told = evidence.code is None and evidence.source in SPOKEN and reading.role is CausalRole.CASCADE
         if is_told and is_mention(evidence.text, reading.words):
@@ -143,10 +147,17 @@ def reading_of(evidence: Evidence) -> Reading:
     if shape != evidence.text:
         reads_exceptions = reading.cause == user_exception.RULE.name and reading.says == user_exception.RAISED
         again = user_exception.reads(evidence) if reads_exceptions else None
-        reading = again or read_by(_known()[reading.cause], evidence, evidence.text.lower()) or UNREAD
+        reading = again or _again(reading, evidence)
     if evidence.code is None and evidence.source in SPOKEN and is_mention(evidence.text, reading.words):
         return replace(reading, role=CausalRole.INFORMATIONAL)
     return reading
+
+
+def _again(reading: Reading, evidence: Evidence) -> Reading:
+    """The reading of a line as it is, by the rule that read its shape."""
+    rule = _known()[network.RULE.name if reading.says == LONE_TIMEOUT else reading.cause]
+    found = read_by(rule, evidence, evidence.text.lower()) or UNREAD
+    return without_network(found, evidence.text) if found.cause == network.RULE.name else found
 
 
 @lru_cache(maxsize=16_384)
@@ -156,6 +167,8 @@ def _read(source: str, code: str | None, attributes: Pairs, shape: str) -> Readi
     lowered = shape.lower()
     found = (read_by(rule, asked, lowered) for rule in _known().values())
     reading = next((reading for reading in found if reading is not None), UNREAD)
+    if reading.cause == network.RULE.name:
+        reading = without_network(reading, shape)
     if reading.cause not in (user_exception.RULE.name, UNREAD.cause) and only_mentions(shape, code, reading.words):
         return user_exception.reads(asked) or UNREAD
     return reading
@@ -190,7 +203,7 @@ def judged_signs(
             elif reading.role is CausalRole.CASCADE or (sign.accuses and reading.weight is Weight.WAIT):
                 lost_peers.setdefault(rank, sign.at)
         signs.append(sign)
-    return tuple(signs)
+    return tuple(without_caught(case, signs)) if goes_by_steps else tuple(signs)
 
 
 # --- judging ---
@@ -241,7 +254,7 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
         missing_evidence=still_wanted(match.missing_evidence, _given(case, match.node)),
         traits=_usable(match.traits),
     )
-    verdict = with_standing(case, verdict)
+    verdict = with_standing(case, _with_clock(verdict, match))
     doubt = _doubt(case, verdict, match)
     if doubt is None:
         return verdict, fault_trace(case, match, remarks, unrelated)
@@ -261,6 +274,17 @@ def judge(case: Case) -> tuple[Verdict, tuple[EvidenceLine, ...]]:
     return replace(verdict, confidence=confidence, sentence=f"{verdict.sentence}{said}"), fault_trace(
         case, match, shown, unrelated
     )
+
+
+def _with_clock(verdict: Verdict, match: Match) -> Verdict:
+    """That what it rests on was told by another clock, and dated by the order of its file's lines."""
+    resting = [*match.initiating, *match.confirming]
+    told = next((item.evidence for item in resting if CLOCK_OFF in dict(item.evidence.attributes)), None)
+    if told is None:
+        return verdict
+    whose = "Its clock" if told.source in MACHINES or "CANCELLED AT" in told.text else "The clock that dates it"
+    said = f"{whose} is {dict(told.attributes)[CLOCK_OFF]}: the order of the lines counts."
+    return replace(verdict, sentence=with_more(verdict.sentence, said))
 
 
 def _spent(case: Case, rule: CauseRule) -> str:

@@ -18,6 +18,7 @@ from rerail.server.core.cause_rules import (
     from_lines,
     line,
     shown_words,
+    with_more,
 )
 from rerail.server.core.evictions import EVICTED_FOR_DISK, OVER_ITS_DISK
 from rerail.server.core.facts import Evidence
@@ -29,6 +30,12 @@ FILES = frozenset(
      "ClientError", "EndpointConnectionError", "CheckpointException", "ConnectionClosedError", "ConnectTimeoutError",
      "ReadTimeoutError", "HTTPClientError", "S3UploadFailedError"}
 )  # fmt: skip
+OF_FILES = frozenset({"checkpoint_io", "data_loader"})
+MISSED_NS = 600_000_000_000
+"""Within so long a rank notices that its files are gone."""
+STORAGE = (
+    "Look at the health of that file system's servers and of the node's way to them; reading and writing both go there."
+)
 COLLECTS = "CheckpointException"
 """What torch raises on every rank for the exceptions of some, which it prints behind it."""
 SAYS = "{where} could not write or read its files ({words})."
@@ -53,6 +60,13 @@ def reads(evidence: Evidence) -> Reading | None:
 def match(case: Case) -> Match | None:
     """The earliest line that tells of it; an exception that only collects those of ranks, with what the first was."""
     found = from_lines(case, RULE)
+    if (
+        found is not None
+        and found.rank is None
+        and found.initiating
+        and found.initiating[0].evidence.source == "kernel"
+    ):
+        return _of_storage(case, found)
     if found is None or not found.initiating or COLLECTS not in found.initiating[0].evidence.text:
         return found
     first = found.initiating[0].evidence
@@ -64,6 +78,29 @@ def match(case: Case) -> Match | None:
         return None  # what it was is told by its own rule, at the same instant
     said = shown_words(f"{named.type}: {named.message}" if named.message else named.type, inner.text)
     return replace(found, sentence=f"{found.sentence.rstrip('.')}: {said}.", initiating=(*found.initiating, inner.item))
+
+
+def _of_storage(case: Case, found: Match) -> Match:
+    """What a machine tells of its file system, with the first rank that could not read or write there after it."""
+    first = found.initiating[0]
+    failed = next(
+        (
+            sign for sign in case.signs
+            if sign.accuses and sign.rank is not None and sign.reading.cause in OF_FILES
+            and sign.item.order() > first.order() and sign.at - first.at <= MISSED_NS
+            and (sign.node is None or sign.node == found.node)
+        ),
+        None,
+    )  # fmt: skip
+    if failed is None:
+        return replace(found, advice=STORAGE)
+    named = exception_in(failed.text, failed.item.evidence.code)
+    words = failed.reading.words if named is None else f"{named.type}: {named.message}"
+    said = f"The storage failed, and rank {failed.rank} with it: {shown_words(words, failed.text, 120)}."
+    return replace(
+        found, rank=failed.rank, sentence=with_more(found.sentence, said), advice=STORAGE,
+        initiating=(*found.initiating, failed.item),
+    )  # fmt: skip
 
 
 def _is_behind(sign: Sign, first: Evidence) -> bool:

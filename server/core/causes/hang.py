@@ -146,16 +146,36 @@ def _monitored(case: Case, lines: list[Sign], waits: list[Sign]) -> Match:
         )  # fmt: skip
     after = "" if case.last_step is None else f" after step {case.last_step}"
     suspect = _silent_rank(case, waits)
+    stayed = _stayed_in_section(lines) if suspect is None and not waits else None
+    if stayed is not None:
+        suspect, section = stayed
+        blame = f" Rank {suspect} alone stayed too long in its section {section!r}."
+    else:
+        blame = _blame(suspect, waits)
     return Match(
         0.9,
         f"The run hung{after}: a monitor waited in vain for signs of life{f' ({ranks} timed out)' if ranks else ''}."
-        + _blame(suspect, waits),
+        + blame,
         suspect,
         at=min(lines[0].at, waits[0].at) if waits else lines[0].at,
         initiating=tuple(sign.item for sign in lines[:20]),
         missing_evidence=MISSING,
         traits=_traits(lines),
     )
+
+
+def _stayed_in_section(lines: list[Sign]) -> tuple[int, str] | None:
+    """The only rank of which a monitor complains, where it is of a section that it never closed; and which.
+
+    Ranks that wait for each other miss their heartbeats together: a complaint of those blames nobody. A section is one
+    rank's own.
+    """
+    sections = {dict(sign.reading.traits).get("section") for sign in lines}
+    ranks = {sign.reading.rank if sign.reading.rank is not None else sign.rank for sign in lines}
+    if len(sections) != 1 or len(ranks) != 1:
+        return None
+    section, rank = sections.pop(), ranks.pop()
+    return None if section is None or rank is None else (rank, section)
 
 
 def _stepped_on(case: Case, lines: list[Sign]) -> bool:
@@ -209,7 +229,7 @@ RULE = CauseRule(
     order=30,
     lines=(
         line(
-            r"Rank (?P<rank>\d{1,7}) failed to pass monitoredBarrier[^\n]{0,60}",
+            r"Ranks? (?P<rank>\d{1,7}) failed to pass monitoredBarrier[^\n]{0,60}",
             "{where} did not come to the barrier ({words}).",
             confidence=0.85,
         ),
@@ -232,7 +252,7 @@ RULE = CauseRule(
         ),
         line(
             r"Did not get (?:initial|subsequent) heartbeat[^\n]{0,60}"
-            r"|Section '(?P<section>[^'\n]{1,120})' has been open for[^\n]{0,80}"
+            r"|Section '?(?P<section>[^'\n]{1,120}?)'? (?:has been|is) open for[^\n]{0,80}"
             r"|Was out of section for[^\n]{0,80}"
             r"|Interruption\.(?:SOFT_TIMEOUT|HARD_TIMEOUT|UNRESPONSIVE)[^\n]{0,80}"
             r"|FT timeout elapsed"

@@ -77,6 +77,12 @@ RULE = CauseRule(
             unless=cuda_errors.ANY,
         ),
         line(
+            r"Failed to modify QP to \w{1,12}: Connection timed out",
+            "A connection of the fabric was not made in time on {where} ({words}).",
+            confidence=0.5,
+            weight=Weight.WAIT,
+        ),
+        line(
             r"OPS function error: Hccl\w{1,40}, error code is \d{1,6}|HCCL error in: [^\n]{0,80}",
             "The collective library of Ascend devices failed on {where}: {words}.",
             confidence=0.5,

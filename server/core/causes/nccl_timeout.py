@@ -57,15 +57,14 @@ def match(case: Case) -> Match | None:
         confidence = 0.85
         sentence += f" Rank {rank} had issued collective {work} where others had issued {ahead}: it did not come."
     elif (silent := _silent(case, signs)) is not None:
-        confidence, rank = 0.75, silent
-        sentence += f" Rank {rank} is the only one of {case.world_size} that did not time out: it may not have come."
-    elif _is_level(case):
-        silent_count = (case.world_size or len(ranks)) - len(ranks)
-        sentence += " Every rank that spoke had issued the same collectives" + (
-            f"; {silent_count} of {case.world_size} are not known to have waited."
-            if silent_count > 0
-            else ": the link or the kernel did not finish."
+        confidence, rank = (0.75, silent) if case.world_size is not None else (0.65, silent)
+        sentence += (
+            f" Rank {rank} is the only one of {case.world_size} that did not time out: it may not have come."
+            if case.world_size is not None
+            else f" Ranks 0–{ranks[-1]} but {rank} waited: rank {rank} may not have come."
         )
+    elif _is_level(case):
+        sentence += f" Every rank that spoke had issued the same collectives{_unheard(case, ranks)}."
     return Match(
         confidence, sentence, rank, None, first.at, tuple(sign.item for sign in signs[:20]), MISSING, Weight.WAIT,
         first.reading.traits,
@@ -73,6 +72,25 @@ def match(case: Case) -> Match | None:
             sign.item for sign in case.signs if sign.reading.cause == RULE.name and not sign.accuses
         )[:50],
     )  # fmt: skip
+
+
+def _unheard(case: Case, ranks: list[int]) -> str:
+    """Who is not known to have waited, where anybody may be; else that the wait was not for a rank."""
+    silent = sorted(set(range(_least_size(case, ranks))) - set(ranks))
+    if not silent:
+        return ": the link or the kernel did not finish"
+    if len(silent) <= MOST_NAMED:
+        named = ", ".join(map(str, silent))
+        return (
+            f"; of rank{'s' * (len(silent) > 1)} {named} it is not known that {'they' if silent[1:] else 'it'} waited"
+        )
+    return f"; {len(silent)} of {_least_size(case, ranks)} are not known to have waited"
+
+
+def _least_size(case: Case, ranks: list[int]) -> int:
+    """How many ranks there are, at least."""
+    size = case.world_size if case.world_size is not None else max(ranks, default=-1) + 1
+    return min(size, LARGEST_WORLD)
 
 
 def _by_hearsay(case: Case) -> Match | None:
@@ -121,10 +139,13 @@ def _behind(case: Case) -> tuple[int, int, int] | None:
 def _silent(case: Case, signs: list[Sign]) -> int | None:
     """The one rank of the world that did not time out; None where that is not known, or does not say anything.
 
-    Of two ranks the second is silent as often because the first one's end took it along.
+    Of two ranks the second is silent as often because the first one's end took it along. Where the size of the world is
+    not told, it is as large as the ranks that spoke show, which leaves no rank out but one between them.
     """
     size = case.world_size
-    if size is None or not 2 < size <= LARGEST_WORLD:
+    if size is None:
+        size = max((sign.rank for sign in signs if sign.rank is not None), default=-1) + 1
+    if not 2 < size <= LARGEST_WORLD:
         return None
     first: dict[int, Sign] = {}
     for sign in signs:

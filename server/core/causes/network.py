@@ -1,7 +1,8 @@
 """A connection failed: to a peer, to the store, to something outside.
 
 Connections fail whenever the process at the other end dies, so almost every such line is an echo. Only where a process
-fails to reach something from which nobody died is it an accusation, and a weak one.
+fails to reach something from which nobody died is it an accusation, and a weak one. A time-out alone is none
+(`lone_timeouts.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from rerail.server.core.cause_rules import (
     from_lines,
     line,
 )
+from rerail.server.core.causes.lone_timeouts import is_lone
 from rerail.server.core.fabric_words import PORT_LOST, UNANSWERED
 from rerail.server.core.facts import Evidence
 from rerail.server.core.naming import exception_in
@@ -79,7 +81,10 @@ def reads(evidence: Evidence) -> Reading | None:
         return None
     traits = tuple(sorted(exception_traits(evidence).items()))
     words = f"{named.type}: {named.message}"[:240]
-    if (named.type in OWN and "torch" not in named.full_type) or HUB.search(named.message):
+    is_own = named.type in OWN and "torch" not in named.full_type
+    if is_own and is_lone(f"{named.type}: {named.message}"):
+        return None  # an exception like any other: who did not answer, and why, is not told
+    if is_own or HUB.search(named.message):
         return Reading(
             RULE.name, CausalRole.INITIATING, "{where} could not reach a service ({words}).", words, 0.65, Weight.LINE,
             traits=traits, advice=OUTSIDE,
@@ -96,7 +101,9 @@ def match(case: Case) -> Match | None:
         rank = None if found.weight is Weight.WAIT else found.rank
         return replace(found, rank=rank, missing_evidence=MISSING)
     echoes = [
-        sign for sign in case.signs if sign.reading.cause == RULE.name and sign.reading.role is CausalRole.CASCADE
+        sign
+        for sign in case.signs
+        if sign.reading.cause == RULE.name and sign.reading.role is CausalRole.CASCADE and not is_lone(sign.text)
     ]
     if not echoes:
         return None
@@ -133,7 +140,7 @@ RULE = CauseRule(
             rf"{UNANSWERED}"
             r"|Transport retry count exceeded on[^\n]{0,80}|efa_rdm_\w{1,40}error\(\)[^\n]{0,160}"
             r"|\bIBV_WC_(?!SUCCESS)\w{1,40}|wc_status[ =:]{1,3}(?!0\b|IBV_WC_SUCCESS)\S{1,40}"
-            r"|Failed to modify QP to \w{1,12}: [^\n]{0,80}"
+            r"|Failed to modify QP to \w{1,12}: (?!Connection timed out)[^\n]{0,80}"
             r"|libfabric:[^\n]{0,120}(?:unresponsive|unreachable)[^\n]{0,80}",
             "{where} got no answer over the fabric: {words}.",
             confidence=0.6,

@@ -33,7 +33,11 @@ def match(case: Case) -> Match | None:
     if found is not None and panic is not None and panic.at - (found.at or panic.at) <= BEFORE_NS:
         return _panicked(case, from_sign(panic, RULE, [panic]))
     if found is not None and not found.node:
-        named = (sign.node for sign in case.accusing(RULE.name) if sign.node)
+        named = (
+            sign.node
+            for sign in case.signs
+            if sign.node and sign.reading.cause == RULE.name and (sign.accuses or REMOTE in sign.text)
+        )
         found = replace(found, node=next(named, found.node))
     return found
 
@@ -64,6 +68,8 @@ PANIC = re.compile(r"Kernel panic - not syncing(?:: [^\n]{1,80})?")
 CHECK = re.compile(r"Machine Check Exception[^\n]{0,60}", re.IGNORECASE)
 BEFORE_NS = 60_000_000_000
 CHECKED = "Drain the node and have its processors and memory tested; the same machine will fail again."
+REMOTE = "Remote daemon: "
+"""How the lines of MPI's launcher go on that name the machine it lost."""
 SAYS = "A machine was lost: {words}."
 CHECK_SAYS = "{where} reported a fault of its processor or memory: {words}."
 
@@ -129,6 +135,13 @@ RULE = CauseRule(
             SAYS,
             confidence=0.8,
         ),
+        line(
+            r"(?:ORTE|PRRTE|PRTE|mpirun|HNP)[^\n]{0,40} (?:has )?lost communication with a remote daemon[^\n]{0,60}",
+            "MPI's launcher lost a machine from sight, or the way to it: {words}.",
+            confidence=0.5,
+            advice="See whether that node is up and its daemon (orted, prted) was killed; then test the way to it.",
+        ),
+        line(r"Remote daemon: \[[^\n]{1,80}\] on node [\w.-]{1,120}", role=CausalRole.CONFIRMATION),
         line(r"requeue job JobId=\d{1,12} due to failure of node", role=CausalRole.CONFIRMATION),
     ),
 )

@@ -5,14 +5,29 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rerail.server.core.cause_rules import Case, CauseRule, Match, Weight, from_lines, line
+from rerail.server.core.causes.lone_timeouts import is_lone
 from rerail.server.core.view import CausalRole, Domain
 from rerail.server.core.wanted import Kind, Wanted
 
 
 def match(case: Case) -> Match | None:
-    """The first line that tells of it; who waited in vain for the others is not to blame."""
+    """The first line that tells of it; who waited in vain for the others is not to blame.
+
+    Where all that is known are waits for an answer that are nobody's accusation, that somebody waited.
+    """
     found = from_lines(case, RULE)
-    return None if found is None else replace(found, rank=None)
+    if found is not None:
+        return replace(found, rank=None)
+    echoes = [
+        sign for sign in case.signs if sign.reading.role is CausalRole.CASCADE and sign.reading.cause == "network"
+    ]
+    if not echoes or not all(is_lone(sign.text) for sign in echoes):
+        return None
+    first = echoes[0]
+    return Match(
+        0.3, f"{first.who} waited in vain for an answer; who did not give it, and why, is not told.", None, None,
+        first.at, (first.item,), RULE.settles, Weight.ECHO, first.reading.traits,
+    )  # fmt: skip
 
 
 RULE = CauseRule(

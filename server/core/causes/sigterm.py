@@ -58,6 +58,11 @@ RULE = CauseRule(
             confidence=0.75,
         ),
         line(
+            r"exiting program after receiving SIG(?:TERM|HUP|USR[12])",
+            "Somebody asked the program to stop, and it did ({words}).",
+            confidence=0.75,
+        ),
+        line(
             r"slurmstepd[^\n]{0,60}\*{3} (?:JOB|STEP) [\d.]{1,16} ON [\w.-]{1,80} CANCELLED AT [^\n]{0,40}",
             "The job was cancelled ({words}).",
             confidence=0.7,

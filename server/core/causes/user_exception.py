@@ -23,9 +23,11 @@ from rerail.server.core.cause_rules import (
     shown_words,
     who,
 )
+from rerail.server.core.causes.lone_timeouts import is_lone
 from rerail.server.core.exit_words import exits
 from rerail.server.core.facts import Evidence
 from rerail.server.core.naming import exception_in, reported_in, without_numbers
+from rerail.server.core.plain_exceptions import MISTAKES
 from rerail.server.core.view import CausalRole, Domain
 from rerail.server.core.wanted import Wanted
 
@@ -52,6 +54,12 @@ UNLIKE_ADVICE = (
     "vocabulary, parallel sizes, wrappers) with the one that saved it. Restarting will not help, nor will an older "
     "checkpoint of the same model."
 )
+ENDED = "{where} says that its script ended: {words}."
+LEFT = (
+    "See what that rank does otherwise: fewer batches, another count of steps, an early return. Every rank has to "
+    "reach the last collective before one leaves."
+)
+LEFT_MISSING = (Wanted("the last lines of that rank (whether it had done all of its steps)"),)
 ENDS_LOOPS = frozenset({"StopIteration", "StopAsyncIteration"})
 """Mostly a loop's end; where a traceback ends with it nobody caught it."""
 BENIGN = (
@@ -84,7 +92,11 @@ def reads(evidence: Evidence) -> Reading | None:
     if named.type == "SystemExit" and named.message in ("0", "None", ""):
         return Reading(RULE.name, CausalRole.INFORMATIONAL, traits=traits)
     advice = UNLIKE_ADVICE if UNLIKE.search(named.message) else None
-    return Reading(RULE.name, CausalRole.INITIATING, RAISED, words, 0.85, Weight.LINE, traits=traits, advice=advice)
+    is_mistake = named.full_type in MISTAKES
+    domain = Domain.UNKNOWN if not is_mistake and is_lone(words) else None  # whoever did not answer
+    return Reading(
+        RULE.name, CausalRole.INITIATING, RAISED, words, 0.85, Weight.LINE, traits=traits, domain=domain, advice=advice
+    )
 
 
 def _reported(evidence: Evidence) -> Reading | None:
@@ -129,21 +141,23 @@ def _raised(case: Case, signs: list[Sign]) -> Match:
     first = signs[0]
     same = [sign for sign in signs if _what(sign) == _what(first)]
     ranks = sorted({sign.rank for sign in same if sign.rank is not None})
-    rank = first.rank if first.rank is not None else _only_failed(case)
+    rank = first.rank if first.rank is not None else _aborted(case, first)
+    rank = rank if rank is not None else _only_failed(case)
     confidence = first.reading.confidence if rank is not None else 0.75
     named = first.who if rank == first.rank else who(rank, first.node)
     if len(ranks) > 1 and not _is_origin(first, same):
         named = ", ".join(map(str, ranks[:8])) + ("" if len(ranks) <= 8 else f", … ({len(ranks)} in all)")
         return Match(
             0.85, f"Ranks {named} raised {_words(first)}{_detail(case, first)}", None, None, first.at,
-            tuple(sign.item for sign in same[:20]), traits=first.reading.traits, advice=first.reading.advice,
+            tuple(sign.item for sign in same[:20]), traits=first.reading.traits, domain=first.reading.domain,
+            advice=first.reading.advice,
         )  # fmt: skip
     says = f"{named} raised {_words(first)}{_detail(case, first)}"
     if first.reading.says == GPU_FAILED:
         says = f"{named} made its GPU fail: {shown_words(first.reading.words, first.text)}.".replace("….", "…")
     return Match(
         confidence, says, rank, first.node, first.at, (first.item,), traits=first.reading.traits,
-        advice=first.reading.advice,
+        domain=first.reading.domain, advice=first.reading.advice,
     )  # fmt: skip
 
 
@@ -186,6 +200,20 @@ def _what(sign: Sign) -> str:
     return without_numbers(sign.reading.words)
 
 
+def _aborted(case: Case, first: Sign) -> int | None:
+    """Whose last words C++ printed without a name: the only rank that repeats them, which its watchdog does."""
+    if not first.text.lstrip().startswith("what():"):
+        return None
+    told = first.item.evidence
+    same = {
+        sign.rank
+        for sign in case.signs
+        if sign.rank is not None and sign.item.evidence.emitter == told.emitter and sign.item.evidence.seq > told.seq
+        and sign.accuses and _what(sign) == _what(first)
+    }  # fmt: skip
+    return same.pop() if len(same) == 1 else None
+
+
 def _only_failed(case: Case) -> int | None:
     """The one rank that ended by itself with an error, where nobody says who raised."""
     own = sorted({rank for rank, code in case.exit_codes if 0 < code < 128})
@@ -201,8 +229,40 @@ def _left_others(case: Case) -> WorkerExit | None:
     return own[0] if is_alone and case.losers_of(own[0].rank) else None
 
 
+def _left_early(case: Case) -> Match | None:
+    """The one rank that ended by itself and well, while the others were still training: then they lost it.
+
+    Nothing failed there, and nothing of the network: the program let one rank go and the others on.
+    """
+    if any(sign.accuses and sign.reading.weight >= Weight.WAIT for sign in case.signs):
+        return None
+    said = {sign.rank: sign for sign in reversed(case.signs) if sign.reading.says == ENDED and sign.rank is not None}
+    exited = {worker.rank: worker for worker in reversed(case.exits) if worker.exit_code == 0 and worker.rank >= 0}
+    failed = {worker.rank for worker in case.exits if worker.exit_code}
+    ranks = (said.keys() | exited.keys()) - failed
+    lost = [rank for rank in ranks if case.losers_of(rank)]
+    if len(lost) != 1 or len(ranks) != 1:
+        return None
+    (rank,) = lost
+    first = case.losers_of(rank)[0]
+    ends = [end for end in (said.get(rank), exited.get(rank)) if end is not None]
+    is_before = rank in exited and exited[rank].at < first.at
+    is_told_before = rank in said and said[rank].item.order() < first.item.order()
+    if not is_before and not is_told_before:
+        return None
+    code = " with exit code 0" if rank in exited else ""
+    return Match(
+        0.7, f"Rank {rank} ended by itself{code} while others were still training: they lost the connection to it.",
+        rank, said[rank].node if rank in said else case.node_of(exited[rank]), min(end.at for end in ends),
+        (said[rank].item,) if rank in said else (), LEFT_MISSING, Weight.LINE, advice=LEFT,
+        confirming=tuple(sign.item for sign in case.losers_of(rank))[:20],
+    )  # fmt: skip
+
+
 def _exited(case: Case) -> Match | None:
     """An exit with an error code of its own, from a rank that had lost nobody."""
+    if (early := _left_early(case)) is not None:
+        return early
     echoing = {sign.rank for sign in case.signs if sign.reading.role is CausalRole.CASCADE}
     if (left := _left_others(case)) is not None:
         return Match(
@@ -277,6 +337,13 @@ RULE = CauseRule(
             r"|exits with return code = \d{1,3}\b",
             confidence=0.5,
             weight=Weight.ECHO,
+        ),
+        line(
+            r"\b[Ss]cript (?:has )?(?:ended|finished|exited)\b[^\n]{0,60}|\bexit(?:ed|ing) normally\b"
+            r"|\bexit(?:ed|ing) with (?:exit )?code:? 0\b",
+            ENDED,
+            role=CausalRole.INFORMATIONAL,
+            unless=r"error|exception|fail",
         ),
         line(r"\(exitcode: \d{1,3}\)|exitcode\s{0,4}: \d{1,3} ", role=CausalRole.INFORMATIONAL),
     ),

@@ -126,7 +126,7 @@ def arm(key: str, title: str, parts: Sequence[ArmPart], config: RecoveryConfig |
     return Arm(
         key=key,
         title=title,
-        runs=tuple(part.view.run_id for part in parts),
+        runs=tuple(dict.fromkeys(part.view.run_id for part in parts)),
         elapsed_ns=sum(part.account.elapsed_ns for part in parts),
         productive_ns=(
             sum(part.account.productive_ns for part in parts)

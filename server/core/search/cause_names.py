@@ -13,6 +13,7 @@ import re
 from functools import cache
 
 from rerail.server.core.causes import rules
+from rerail.server.core.search.synonyms import synonyms
 from rerail.server.core.words import UNKNOWN
 
 WRITTEN_OUT = {"oom": "out of memory"}
@@ -41,7 +42,10 @@ def causes_named(told: str) -> tuple[str, ...]:
     whole = [name for name, ways in _written().items() if any("".join(way) == letters for way in ways)]
     if whole:
         return tuple(whole)
-    return tuple(sorted(name for name, ways in _written().items() if any(_holds(way, wanted) for way in ways)))
+    held = {name for name, ways in _written().items() if any(_holds(way, wanted) for way in ways)}
+    if not held:  # Under another name, in the other language.
+        held = {name for other in synonyms(" ".join(wanted)) if other.isascii() for name in causes_named(other)}
+    return tuple(sorted(held))
 
 
 def causes_near(told: str) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ Rules
   slip, and told.
 - A question that only excludes asks for nothing, and is told.
 - A word is asked in its other forms too (`words.other_forms`); in a long question, as a pasted line is, not in halves.
+- Words in a row that are the field's name for one thing (`out of memory`, `메모리 부족`) are one term, so that it is
+  found under its other names (`synonyms.py`).
 - A cause is named as its class or as pages write it (`cause_names.py`); what names none is told with what is near.
 """
 
@@ -26,7 +28,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from rerail.server.core.search.cause_names import causes_named, causes_near
-from rerail.server.core.search.words import looked_for, other_forms
+from rerail.server.core.search.synonyms import MOST_WORDS, synonyms
+from rerail.server.core.search.words import looked_for, other_forms, plain
 
 LONGEST_QUERY = 1000
 MOST_TERMS = 32
@@ -119,7 +122,7 @@ def parse_query(text: str, now: int) -> Query:
     edges: dict[str, int] = {}
     count = 0
     is_short = len(text.split()) <= MOST_APART
-    for word in _words(text):
+    for word in _joined(list(_words(text))):
         count += 1
         if count > MOST_TERMS:
             raise QueryError(word.shown, f"more than {MOST_TERMS} terms")
@@ -162,6 +165,23 @@ def _forms(typed: str, *, is_apart: bool) -> tuple[Term, ...]:
         if parts:
             forms.append(Term(parts, goes_on, form))
     return tuple(forms)
+
+
+def _joined(told: list[_Word]) -> Iterator[_Word]:
+    """Words in a row that are one thing's name as one; all others as they are."""
+    place = 0
+    while place < len(told):
+        for length in range(min(MOST_WORDS, len(told) - place), 1, -1):
+            row = told[place : place + length]
+            name = " ".join(each.value for each in row)
+            is_plain = all(not each.is_quoted and not each.is_excluded and each.field is None for each in row)
+            if is_plain and synonyms(plain(name)):
+                yield _Word(name, False, None, name, False)
+                place += length
+                break
+        else:
+            yield told[place]
+            place += 1
 
 
 def _words(text: str) -> Iterator[_Word]:

@@ -18,6 +18,8 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from rerail.server.core.search.synonyms import synonyms
+
 LONGEST = 48
 
 PAIRED = (
@@ -84,7 +86,8 @@ def other_forms(text: str, *, is_apart: bool) -> tuple[str, ...]:
 
     The singular of a plural (`timeouts`: timeout) and a Korean noun without its particle; of what a hyphen joins, one
     word (`time-out`: timeout); with `is_apart` of one word its two halves side by side (`timeout`: time out), wherever
-    they may be: halves that are no words are in no text.
+    they may be: halves that are no words are in no text. Of all these the names that the other language has
+    (`synonyms.py`).
     """
     told = plain(text)
     runs = [paired or word for paired, word in _RUNS.findall(told)]
@@ -95,9 +98,10 @@ def other_forms(text: str, *, is_apart: bool) -> tuple[str, ...]:
         joined = "".join(runs)
         if all(len(run) > 1 for run in runs) and len(joined) > 3:
             forms += [joined, *_stems(joined)]
+    others = [name for form in (" ".join(runs), *forms) for name in synonyms(form)]
     if is_apart and len(runs) == 1:
         forms += _apart(min((runs[0], *_stems(runs[0])), key=len))
-    return tuple(dict.fromkeys(forms))
+    return tuple(dict.fromkeys([*forms, *others]))
 
 
 def _kind(run: str) -> str | None:

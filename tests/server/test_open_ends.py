@@ -1,0 +1,110 @@
+"""What `rerail classify` names for a log, an import of the same log makes an incident of."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from rerail.collectors.formats import OldFile, OldFolder, formats
+from rerail.collectors.sources.run_files import read_run_files
+from rerail.server.commands.classifying import interruptions
+from rerail.server.commands.open_ends import open_ends
+from rerail.server.core.facts import Fact, Outcome
+from rerail.server.core.fold import RunFold
+from rerail.server.core.view import RunView
+
+LOGS = [
+    json.loads(line)
+    for line in (Path(__file__).parent.parent / "corpus/whole_logs.jsonl").read_text().splitlines()
+]  # fmt: skip
+THREE_DAYS = 3 * 86_400
+
+
+def imported(path: Path) -> list[Fact]:
+    logs, now = formats()["logs"], time.time_ns()
+    quiet = {"refuse": lambda *_: None, "remark": lambda _: None, "now": now, "ends": open_ends}
+    if path.is_dir():
+        assert logs.read_folder is not None
+        return list(logs.read_folder(OldFolder(str(path), "r", **quiet)))
+    with path.open("rb") as file:
+        old = OldFile(
+            path=str(path), stem=path.stem, run="r", lines=enumerate(file, 1), content=path.read_bytes,
+            at=path.stat().st_mtime_ns, **quiet,
+        )  # fmt: skip
+        return list(logs.read(old))
+
+
+def derived(facts: list[Fact]) -> list[RunView]:
+    views = []
+    for run in sorted({fact.run for fact in facts}):
+        fold = RunFold(run)
+        fold.add([fact for fact in facts if fact.run == run])
+        views.append(fold.view(time.time_ns()))
+    return views
+
+
+def written(log: dict, folder: Path, seconds: float = THREE_DAYS) -> list[Path]:
+    paths = []
+    for name, lines in log["files"].items():
+        path = folder / name
+        path.write_text("\n".join(lines) + "\n")
+        os.utime(path, (time.time() - seconds,) * 2)
+        paths.append(path)
+    return paths
+
+
+@pytest.mark.parametrize("log", LOGS, ids=[log["name"] for log in LOGS])
+def test_an_import_has_the_incidents_that_classify_names_and_no_others(log: dict, tmp_path: Path):
+    files = written(log, tmp_path)
+    for path in [tmp_path, *(files if len(files) == 1 else [])]:
+        found = interruptions(read_run_files([str(path)]))
+        named = [each.verdict.cause for each in found if each.relaunch_of is None]
+        views = derived(imported(path))
+        causes = [incident.verdict.cause for view in views for incident in view.incidents]
+        if named and named[-1] == "operator_stop":  # whoever stops a run ends it: no interruption, but how it ended
+            assert views[-1].outcome is Outcome.STOPPED
+            named = named[:-1]
+        assert causes == named, path
+
+
+ENDED = {
+    "slurmstepd: error: *** JOB 8 ON n1 CANCELLED AT 2026-11-20T10:09:00 DUE TO TIME LIMIT ***": (
+        "failed", "time_limit",
+    ),
+    "slurmstepd: error: *** JOB 8 ON n1 CANCELLED AT 2026-11-20T10:09:00 DUE TO PREEMPTION ***": (
+        "preempted", "preemption",
+    ),
+    "srun: error: Node failure on node022": ("failed", "node_lost"),
+    "slurmstepd: error: *** JOB 8 ON n1 CANCELLED AT 2026-11-20T10:09:00 ***": ("stopped", None),
+}  # fmt: skip
+STEPS = [
+    f"[2026-11-20 10:00:{second:02}] iteration {second}/ 200 | elapsed time per iteration (ms): 1000.0 | lm loss: 1.0 |"
+    for second in range(1, 20)
+]
+
+
+@pytest.mark.parametrize(("line", "told"), ENDED.items())
+def test_a_scheduler_s_word_alone_says_how_a_run_ended(line: str, told: tuple[str, str | None], tmp_path: Path):
+    outcome, cause = told
+    (path,) = written({"files": {"run.log": [*STEPS, line]}}, tmp_path)
+    (view,) = derived(imported(path))
+    assert view.outcome == outcome
+    assert [incident.verdict.cause for incident in view.incidents] == ([] if cause is None else [cause])
+
+
+def test_a_log_that_only_breaks_off_tells_no_failure(tmp_path: Path):
+    (path,) = written({"files": {"run.log": STEPS}}, tmp_path)
+    (view,) = derived(imported(path))
+    assert (view.outcome, view.incidents) == (None, ())
+
+
+def test_of_a_log_that_is_still_written_no_end_is_judged(tmp_path: Path):
+    now = time.time()
+    lines = [time.strftime("[%Y-%m-%d %H:%M:%S]", time.gmtime(now - 20 + at)) + STEPS[at][21:] for at in range(19)]
+    (path,) = written({"files": {"run.log": [*lines, "srun: error: Node failure on node022"]}}, tmp_path, 0)
+    (view,) = derived(imported(path))
+    assert view.ended_at is None
