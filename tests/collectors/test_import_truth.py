@@ -8,7 +8,6 @@ import pytest
 
 from rerail.collectors.sources.run_files import read_run_files
 from rerail.server.commands.classifying import interruptions
-from rerail.server.core.facts import AttemptStarted
 from tests.import_truth import CORPUS, FAMILIES, KNOWN, Row, folded, imported, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "import_truth.md"
@@ -40,10 +39,8 @@ def _incidents_and_interruptions(log: Path) -> tuple[list[str], list[str]]:
     """Causes of the incidents of the imported run, and those that classify names, relaunches left out."""
     facts = imported("logs", log)
     classified = interruptions(read_run_files([str(log)]))
-    if not any(isinstance(fact, AttemptStarted) for fact in facts):
-        return [], []  # without an attempt there is nothing that an incident could have ended
     return (
-        sorted(str(incident.verdict.cause) for incident in folded(facts)[1].incidents),
+        sorted(str(incident.verdict.cause) for incident in folded(facts)[1].incidents) if facts else [],
         sorted(str(one.verdict.cause) for one in classified if one.relaunch_of is None),
     )
 
