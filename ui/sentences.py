@@ -79,7 +79,7 @@ def run_sentence(view: RunView) -> tuple[Phrase, ...]:
         cost = (
             text.duration(worst.so_far_ns)
             if worst.lost_gpu_ns is None
-            else f"{text.gpu_hours(worst.lost_gpu_ns)} and {text.duration(worst.so_far_ns)}"
+            else f"{text.gpu_cost(worst)} and {text.duration(worst.so_far_ns)}"
         )
         phrases.append(Phrase("The worst, "))
         name = "of unknown cause" if worst.verdict.cause == "unknown" else text.cause(worst.verdict.cause)

@@ -5,7 +5,8 @@ Rules
 - It ended where the last word of it was told. It failed; or it was preempted, or stopped by somebody, where the verdict
   is that.
 - A log that may still be written is left alone: the last word must be ten minutes old, and ten times as old as what
-  usually lay between two.
+  usually lay between two. Not so where a scheduler's or a coordinator's line says that the job is over, and no step
+  comes after it.
 - Where nothing accuses anybody nothing is stated: a log that breaks off tells no failure.
 - Where only evidence is told, and no attempt, it is one attempt: it was there at the first word of it. In a run that is
   known already it is not: whose attempt it is of, the facts that are there say.
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from rerail.collectors.sources.last_words import ending_of
 from rerail.collectors.sources.left_off import is_silent
 from rerail.server.commands.classifying import of_run
 from rerail.server.core.facts import (
@@ -37,6 +39,13 @@ OUTCOMES = {"preemption": Outcome.PREEMPTED, "operator_stop": Outcome.STOPPED}
 OF_AN_ATTEMPT = (AttemptStarted, AttemptEnded, Exit, RecoveryMark, Steps)
 OPEN_WAIT_NS = 10**9
 EMITTER = "import/open-end"
+
+
+def _is_over(told: Sequence[Fact]) -> bool:
+    """Whether a line says that the job was ended, and no step was completed after it."""
+    said = [(fact.at, ending_of(fact.text)) for fact in told if isinstance(fact, Evidence)]
+    over = [at for at, ending in said if ending is not None and not ending[1]]
+    return bool(over) and all(fact.at <= max(over) for fact in told if isinstance(fact, Steps))
 
 
 @dataclass(slots=True)
@@ -65,7 +74,9 @@ def open_ends(
     run = told[0].run
     has_attempts = any(isinstance(fact, OF_AN_ATTEMPT) for fact in told)
     spoken = [fact for fact in told if isinstance(fact, Evidence)]
-    if has_attempts and not is_silent(told, now=now, written_at=written_at, least=LEAST_SILENCE_NS):
+    if has_attempts and not _is_over(told) and not is_silent(
+        told, now=now, written_at=written_at, least=LEAST_SILENCE_NS
+    ):  # fmt: skip
         return []
     if not has_attempts and (is_known(run) or len({fact.restart or 0 for fact in spoken}) != 1):
         return []  # of several each has a place of its own, and is an attempt

@@ -342,7 +342,19 @@ def exception_traits(evidence: Evidence) -> dict[str, str]:
     frame = dict(evidence.attributes).get("own_frame")
     if frame:
         traits["frame"] = frame[:240]
+    elif named is not None and (said := message_shape(named.message)):
+        traits["message"] = said
     return traits
+
+
+def message_shape(message: str) -> str:
+    """A message without what differs from one time to the next: numbers, what stands in quotes, addresses and paths."""
+    return " ".join(_VARYING.sub("#", message[:400]).split())[:100]
+
+
+_VARYING = re.compile(
+    r"""'[^'\n]{0,200}'|"[^"\n]{0,200}"|0x[0-9a-fA-F]{1,40}|(?:/[\w.~+-]{1,200}){2,40}|\d[\d.,:]{0,60}"""
+)
 
 
 def who(rank: int | None, node: str | None = None, local_rank: int | None = None, device: int | None = None) -> str:

@@ -4,6 +4,8 @@ Rules
 - A fingerprint is a version and a short hash of what made the fault: cause class, exception type, top own frame (or,
   where there is none, the collective operation), the phase in which it struck, and the XID. `1:9f3a…` of one server is
   `1:9f3a…` of every other: nothing else goes in.
+- An exception of the program of which neither frame nor operation is told is known by its message, without numbers and
+  names in it: `RuntimeError` alone would make one problem of anything. These are of version 2.
 - Where, when and to whom it happened are facets: node, rank, step, checkpoint, config, run. They tell occurrences of
   one problem apart and never make two problems of it.
 - A planned restart has no fingerprint.
@@ -24,8 +26,10 @@ from rerail.server.core.recovery import config_fingerprint
 from rerail.server.core.view import Attempt, Fingerprint, Verdict
 
 VERSION = 1
+BY_MESSAGE = 2
+"""Version of those with a message among their parts."""
 
-PARTS = ("cause", "exception", "frame", "operation", "phase", "xid", "run")
+PARTS = ("cause", "exception", "frame", "operation", "message", "phase", "xid", "run")
 """Names of the parts, in the order in which people read them. `run` is one only of faults of which nothing is known."""
 
 FACETS = ("node", "rank", "step", "checkpoint", "config", "run")
@@ -38,6 +42,7 @@ PART_NAMES = {
     "exception": "exception",
     "frame": "place in the code",
     "operation": "collective operation",
+    "message": "message",
     "phase": "phase in which it struck",
     "xid": "XID",
     "run": "run",
@@ -64,13 +69,17 @@ def fingerprint_of(verdict: Verdict, phase: str | None, run_id: str, *, is_plann
             parts[name] = traits[name]
     if "frame" not in parts and traits.get("operation"):
         parts["operation"] = traits["operation"]
+    is_bare = "exception" in parts and not {"frame", "operation", "xid"} & parts.keys()
+    if is_bare and verdict.cause == "user_exception" and traits.get("message"):
+        parts["message"] = traits["message"]
     is_nothing_known = verdict.cause == "unknown" and len(parts) == 1
     if phase:
         parts["phase"] = phase
     if is_nothing_known:
         parts["run"] = run_id
     ordered = tuple((name, parts[name]) for name in PARTS if name in parts)
-    return Fingerprint(f"{VERSION}:{_hashed(ordered)}", ordered)
+    version = BY_MESSAGE if "message" in parts else VERSION
+    return Fingerprint(f"{version}:{_hashed(ordered)}", ordered)
 
 
 def _hashed(parts: Pairs) -> str:

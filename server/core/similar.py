@@ -5,8 +5,9 @@ Rules
   code, XID) weighs more than where and when it happened; the same node weighs more than the same moment.
 - The same cause class alone is no likeness: half of all faults would be similar. Beside another likeness it weighs,
   and another class of another run at the same step is none.
-- One cause outside two runs is only supposed where neither fault is the program's own. Of two that began at the very
-  same instant it is not: so look logs that were dated alike, and not what one outage does to two runs.
+- One cause outside two runs is only supposed where one outage shows itself like both: classes of what lies between
+  machines or behind them, of one row of `OUTAGES`. A GPU, a machine's memory or a program fails by itself. Of two that
+  began at the very same instant it is not: so look logs that were dated alike.
 - Ties go to the one nearer in time, then by name.
 """
 
@@ -28,18 +29,12 @@ STRONG = 4
 
 SAME_FAULT = 10
 SAME_CLASS = 3
-OWN_FAULTS = frozenset(
-    {
-        "user_exception",
-        "gpu_oom",
-        "configuration",
-        "loss_anomaly",
-        "checkpoint_corrupt",
-        "collective_mismatch",
-        "crash",
-    }
+OUTAGES = (
+    frozenset({"network", "nccl_error", "nccl_timeout", "hang", "rendezvous", "node_lost"}),
+    frozenset({"checkpoint_io", "data_loader"}),
+    frozenset({"preemption", "node_lost"}),
 )
-"""Classes of faults that come of the program, or of what it reads: nothing outside two runs makes both of them fail."""
+"""Classes by which one outage shows itself in several runs: of the fabric, of storage, of what lends machines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +72,12 @@ def likeness(one: Traces, other: Traces) -> Likeness | None:
     if is_same_fault:
         found.append((SAME_FAULT, "The same fault, by every part of its fingerprint."))
     else:
-        for name, weight in (("exception", 4), ("frame", 4), ("operation", 2), ("xid", 5)):
+        for name, weight in (("exception", 4), ("frame", 4), ("operation", 2), ("xid", 6)):
             if name in mine and mine[name] == theirs.get(name):
                 found.append((weight, f"The same {PART_NAMES[name]}: {mine[name]}."))
         is_other_xid = mine.get("xid") != theirs.get("xid")
         if one.xid_group and one.xid_group == other.xid_group and is_other_xid:
-            found.append((3, f"An XID of the same kind ({one.xid_group.replace('_', ' ')}): {theirs.get('xid')}."))
+            found.append((5, f"An XID of the same kind ({one.xid_group.replace('_', ' ')}): {theirs.get('xid')}."))
     places = _places(one, other)
     if places and not found and "cause" in mine and mine["cause"] == theirs.get("cause"):
         found.append((SAME_CLASS, f"The same {PART_NAMES['cause']}: {mine['cause'].replace('_', ' ')}."))
@@ -110,9 +105,10 @@ def _places(one: Traces, other: Traces) -> list[tuple[int, str]]:
     if is_same_run and checkpoint is not None and checkpoint == there.get("checkpoint"):
         found.append((2, f"After resuming from the same step: {checkpoint}."))
     apart = abs(one.started_at - other.started_at)
-    may_be_outside = not {dict(each.parts).get("cause") for each in (one, other)} & OWN_FAULTS
-    if not is_same_run and 0 < apart <= NEAR_NS and may_be_outside:
-        found.append((3, f"In another run {duration(apart)} {_before(one, other)}: perhaps one cause outside both."))
+    causes = {dict(each.parts).get("cause") for each in (one, other)}
+    if not is_same_run and 0 < apart <= NEAR_NS and any(causes <= outage for outage in OUTAGES):
+        when = f"In another run {duration(apart)} {_before(one, other)}"
+        found.append((3 if is_same_class else 2, f"{when}: perhaps one cause outside both."))
     if found and not is_same_run and "config" in here and here["config"] == there.get("config"):
         found.append((1, f"The same {FACET_NAMES['config']}: {here['config']}."))
     return found

@@ -44,7 +44,9 @@ OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB"
 def told(client: httpx.Client, lines, settled) -> httpx.Client:
     """A server that knows two runs with one fault and a third with another."""
     long_ago = time.time_ns() - 86_400 * S
-    for number, (run, text) in enumerate((("a", "ValueError: bad record"), ("b/c", "ValueError: bad"), ("d", OOM))):
+    for number, (run, text) in enumerate(
+        (("a", "ValueError: bad record 17"), ("b/c", "ValueError: bad record 4,711"), ("d", OOM))
+    ):
         answer = client.post("/api/v1/facts", content=failing(lines, run, long_ago + number * 3600 * S, text))
         assert answer.json()["rejected"] == []
     settled(client)
@@ -138,7 +140,7 @@ def test_only_what_a_problem_holds_is_split_off_or_moved_from_it(told: httpx.Cli
 def test_a_new_incident_after_the_resolution_makes_it_regressed(told: httpx.Client, lines, settled):
     problem = problems(told, sort="incidents")[0]["problem_id"]
     act(told, problem, action="resolve", reason="skip bad records")
-    told.post("/api/v1/facts", content=failing(lines, "late", time.time_ns() + S))
+    told.post("/api/v1/facts", content=failing(lines, "late", time.time_ns() + S, "ValueError: bad record 5"))
     settled(told)
     assert [row["problem_id"] for row in problems(told, status="regressed")] == [problem]
     past = told.get("/api/v1/incidents/late~0/similar").json()

@@ -39,9 +39,21 @@ def test_the_same_fingerprint_weighs_most_then_xids_then_places():
         traces("none~0", "1:x", DAY, "x"),
     ]
     found = most_similar(one, others, 10)
-    assert [each.incident_id for each in found] == ["same~0", "code~0", "node~0", "time~0", "kind~0"]
-    assert found[4].reasons == ("An XID of the same kind (gpu): 62.",)
-    assert "after" in found[3].reasons[0] and "perhaps one cause outside both" in found[3].reasons[0]
+    assert [each.incident_id for each in found] == ["same~0", "code~0", "kind~0", "node~0"]
+    assert found[2].reasons == ("An XID of the same kind (gpu): 62.",)
+
+
+def test_one_cause_outside_two_runs_is_supposed_where_one_outage_looks_like_both():
+    one = traces(cause="nccl_timeout")
+    others = [
+        traces(f"{cause}~0", f"1:{cause}", 60 * 10**9, cause, cause=cause)
+        for cause in ("host_oom", "network", "nccl_timeout", "checkpoint_io", "gpu_hardware")
+    ]
+    found = most_similar(one, others, 10)
+    assert [each.incident_id for each in found] == ["nccl_timeout~0", "network~0"]
+    assert found[0].reasons[0] == "The same cause: nccl timeout."
+    assert "after" in found[1].reasons[0] and "perhaps one cause outside both" in found[1].reasons[0]
+    assert found[0].weight > found[1].weight
 
 
 def test_the_same_class_weighs_beside_a_place_and_one_outside_cause_is_not_supposed_of_programs():

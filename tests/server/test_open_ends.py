@@ -102,9 +102,16 @@ def test_a_log_that_only_breaks_off_tells_no_failure(tmp_path: Path):
     assert (view.outcome, view.incidents) == (None, ())
 
 
-def test_of_a_log_that_is_still_written_no_end_is_judged(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("line", "is_over"),
+    [
+        ("srun: error: Node failure on node022", True),
+        ("Spot Instance interruption notice: terminate in 2 minutes", False),
+    ],
+)
+def test_of_a_log_that_is_still_written_only_an_end_that_is_told_is_one(line: str, is_over: bool, tmp_path: Path):
     now = time.time()
     lines = [time.strftime("[%Y-%m-%d %H:%M:%S]", time.gmtime(now - 20 + at)) + STEPS[at][21:] for at in range(19)]
-    (path,) = written({"files": {"run.log": [*lines, "srun: error: Node failure on node022"]}}, tmp_path, 0)
+    (path,) = written({"files": {"run.log": [*lines, line]}}, tmp_path, 0)
     (view,) = derived(imported(path))
-    assert view.ended_at is None
+    assert (view.ended_at is not None, len(view.incidents)) == (is_over, int(is_over))

@@ -155,12 +155,10 @@ def test_a_sentence_is_components_with_links():
 
 
 def test_bring_up_that_nobody_told_is_silent_and_the_infrastructure_goodput_says_what_it_is_at_least():
-    assert "untold relaunch" not in words(head(VIEW))
+    assert "of which nobody told" not in words(head(VIEW))
     gap = Unexplained("bring_up", "before an attempt's first step", VIEW.account.elapsed_ns // 4, 2, 0, 0)
     loop = replace(VIEW, data_quality=replace(VIEW.data_quality, unexplained=(gap,)))
-    assert "at least 63.0 %, were 4 min 10 s of untold relaunch time down too" in words(head(loop)).replace(
-        "\u202f", " "
-    )
+    assert "at least 63.0 %, were 4 min 10 s down too of which nobody told" in words(head(loop)).replace("\u202f", " ")
 
 
 def test_many_refused_lines_are_told_by_their_reasons_and_few_one_by_one():

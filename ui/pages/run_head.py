@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rerail.server.core.facts import Phase
 from rerail.server.core.statistics import percentile
 from rerail.server.core.unexplained import Reason
 from rerail.server.core.view import RunState, RunView
@@ -94,16 +95,22 @@ def outdated_note() -> Markup:
 UNTOLD_DOWN = frozenset({Reason.BRING_UP.value, Reason.BETWEEN_ATTEMPTS.value})
 
 
-def _untold_bring_up(view: RunView) -> str:
-    """What the infrastructure goodput is at least, where relaunches have time of which nobody told what it was.
+def _untold_down(view: RunView) -> str:
+    """What the infrastructure goodput is at least, where time after faults is told by nobody.
 
-    Such time is silent and not bring-up (docs/accounting.md): it may have been queueing, loading or steps not told.
+    Such time is silent and not down (docs/accounting.md): of a relaunch it may have been queueing, loading or steps not
+    told; of an incident that is open, nobody knows whether its run came back.
     """
     untold = sum(each.length_ns for each in view.data_quality.unexplained if each.reason in UNTOLD_DOWN)
-    if not view.restarts or not untold or not view.account.elapsed_ns:
+    after = sum(
+        part.length_ns for each in view.unplanned_incidents if each.is_open for part in each.parts
+        if part.name == Phase.SILENT.value
+    )  # fmt: skip
+    untold = (untold if view.restarts else 0) + after
+    if not untold or not view.account.elapsed_ns:
         return ""
     least = 1 - (view.account.faults_ns + untold) / view.account.elapsed_ns
-    return f"; at least {text.share(max(0.0, least))}, were {text.duration(untold)} of untold relaunch time down too"
+    return f"; at least {text.share(max(0.0, least))}, were {text.duration(untold)} down too of which nobody told"
 
 
 def tiles(view: RunView) -> list[Markup]:
@@ -125,7 +132,7 @@ def tiles(view: RunView) -> list[Markup]:
             "Infrastructure goodput",
             _infrastructure(view),
             f"{text.duration(account.faults_ns)} {'' if view.sees_training else 'known to be '}down after faults"
-            + _untold_bring_up(view),
+            + _untold_down(view),
             "#waterfall",
         ),
         tile(

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from rerail.server.core.alert_rules import AlertRule, Finding, Severity, Threshold, Thresholds, is_open
 from rerail.server.core.view import RunView
-from rerail.server.core.words import duration
+from rerail.server.core.words import count, duration
 
 
 def _find(run: RunView, limits: Thresholds) -> Iterable[Finding]:
@@ -17,7 +17,7 @@ def _find(run: RunView, limits: Thresholds) -> Iterable[Finding]:
     overdue = freshness.overdue_ns
     if not is_open(run) or not overdue or overdue < limits.ns("seconds") or freshness.steps_at_risk == 0:
         return
-    risk = "" if freshness.steps_at_risk is None else f"; a crash now costs {freshness.steps_at_risk} steps"
+    risk = "" if freshness.steps_at_risk is None else f"; a crash now costs {count(freshness.steps_at_risk, 'step')}"
     yield RULE.finding(
         run, f"No durable checkpoint for {duration(freshness.age_ns)}, {duration(overdue)} beyond what is usual{risk}.",
         since=run.as_of - overdue, mark=str(freshness.newest_durable_step),

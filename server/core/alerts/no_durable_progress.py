@@ -7,10 +7,10 @@ reached. Else only attempts without a single completed step count: progress that
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rerail.server.core.alert_rules import AlertRule, Finding, Severity, Threshold, Thresholds, deaths, incident_of
-from rerail.server.core.view import RunView
+from rerail.server.core.view import Attempt, RunView
 
 
 def _find(run: RunView, limits: Thresholds) -> Iterable[Finding]:
@@ -19,27 +19,41 @@ def _find(run: RunView, limits: Thresholds) -> Iterable[Finding]:
     if again is not None:
         yield again
         return
-    died = list(deaths(run))[:wanted]
-    if len(died) < wanted:
+    died = list(deaths(run))
+    in_a_row, base = _without_a_save(run, died) if run.checkpoint.count else (_without_a_step(died), 0)
+    if in_a_row < wanted:
         return
-    newest = died[0]
+    newest, died = died[0], died[:in_a_row]
     if run.checkpoint.count:
-        began = [each.resumed_from_step for each in died if each.resumed_from_step is not None]
-        durable = run.checkpoint.newest_durable_step
-        base = began[-1] if began else 0
-        if any(step > base for step in began) or (durable is not None and durable > base):
-            return
         from_where = f"step {base}" if base else "the beginning"
-        sentence = f"{wanted} attempts in a row ended without a durable checkpoint after {from_where}."
+        sentence = f"{in_a_row} attempts in a row ended without a durable checkpoint after {from_where}."
     else:
-        if any(each.step_count for each in died):
-            return
-        sentence = f"{wanted} attempts in a row ended before they completed a step."
+        sentence = f"{in_a_row} attempts in a row ended before they completed a step."
     incident = incident_of(run, newest.number)
     yield RULE.finding(
         run, sentence, since=died[-1].started_at, mark=f"attempt {newest.number}",
         incident_id=None if incident is None else incident.incident_id,
     )  # fmt: skip
+
+
+def _without_a_save(run: RunView, died: Sequence[Attempt]) -> tuple[int, int]:
+    """How many of the newest attempts died without a later durable checkpoint than the oldest of them began with, and
+    the step of that one."""
+    durable = run.checkpoint.newest_durable_step
+    highest, base, found = 0 if durable is None else durable, 0, (0, 0)
+    for count, each in enumerate(died, 1):
+        if each.resumed_from_step is not None:
+            base = each.resumed_from_step
+            highest = max(highest, base)
+        if highest <= base:
+            found = (count, base)
+        elif base < highest and found[0]:
+            break
+    return found
+
+
+def _without_a_step(died: Sequence[Attempt]) -> int:
+    return next((count for count, each in enumerate(died) if each.step_count), len(died))
 
 
 def _again(run: RunView, wanted: int) -> Finding | None:
