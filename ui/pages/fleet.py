@@ -277,7 +277,7 @@ def _causes(causes: Sequence[CauseCost]) -> Markup:
         )
         for each in causes[:10]
     ]  # fmt: skip
-    lead = "GPU-hours from the start to the end of each incident."
+    lead = "GPU-hours from the start to the end of each incident; of open ones what is known so far."
     return panel("Lost by cause", [_cost_head(), *rows], "causes", lead=lead)
 
 

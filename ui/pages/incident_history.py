@@ -88,7 +88,8 @@ def problem_sentence(mine: ProblemOfIncident) -> str:
     if row.incidents <= 1:
         return "The first time that this happened, in any run."
     times = f"The {ordinal(mine.position)} of {row.incidents} times in {text.count(row.runs, 'run')}"
-    return f"{times}; all of them cost {text.gpu_hours(row.lost_gpu_ns)} and {text.duration(row.recover_ns)}."
+    so_far = " so far" if row.still_open else ""
+    return f"{times}; all of them cost {text.gpu_hours(row.lost_gpu_ns)} and {text.duration(row.recover_ns)}{so_far}."
 
 
 def ordinal(number: int) -> str:

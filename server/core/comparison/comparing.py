@@ -221,6 +221,10 @@ def _said(first: Arm, second: Arm, made: Difference) -> str:
     return said + "."
 
 
+CLOSE = 0.01
+"""Training goodputs nearer than this are not told apart by a few faults."""
+
+
 def _sentence(arms: Sequence[Arm], differences: Sequence[Difference]) -> str:
     """What the whole page says first."""
     if all(each.is_refused for each in differences):
@@ -235,9 +239,15 @@ def _sentence(arms: Sequence[Arm], differences: Sequence[Difference]) -> str:
     if _pair(best) == _pair(worst):
         said = f"{of_which}{'both' if len(ranked) == 2 else 'all'} have the same training goodput, {_pair(best)}."
         return said[0].upper() + said[1:]
-    return (
-        f"{of_which}{best.title} has the most training goodput, {_pair(best)}; {worst.title} the least, {_pair(worst)}."
-    )
+    least = f"{worst.title} the least, {_pair(worst)}"
+    close = [each for each in ranked[1:] if (best.training_goodput or 0) - (each.training_goodput or 0) < CLOSE]
+    if close and worst not in close:
+        others = f"{close[0].title} is" if len(close) == 1 else f"{len(close)} others are"
+        return (
+            f"{of_which}{best.title} has the most training goodput, {_pair(best)}; {others} within a point of it, which "
+            f"may be chance. {least[0].upper()}{least[1:]}."
+        )
+    return f"{of_which}{best.title} has the most training goodput, {_pair(best)}; {least}."
 
 
 def _pair(arm: Arm) -> str:
