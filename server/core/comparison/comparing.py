@@ -244,8 +244,8 @@ def _sentence(arms: Sequence[Arm], differences: Sequence[Difference]) -> str:
     if close and worst not in close:
         others = f"{close[0].title} is" if len(close) == 1 else f"{len(close)} others are"
         return (
-            f"{of_which}{best.title} has the most training goodput, {_pair(best)}; {others} within a point of it, which "
-            f"may be chance. {least[0].upper()}{least[1:]}."
+            f"{of_which}{best.title} has the most training goodput, {_pair(best)}; {others} within a point of it, "
+            f"which may be chance; {least}."
         )
     return f"{of_which}{best.title} has the most training goodput, {_pair(best)}; {least}."
 
