@@ -155,7 +155,7 @@ def runs_sentence(total: int, alive: int, silent: int, ended: int) -> str:
 def incident_sentence(incident: Incident, *, sees_training: bool = True) -> tuple[Phrase, ...]:
     """What the incident cost, and when training went on; where nobody tells of steps, when the run did."""
     recover = text.duration(incident.so_far_ns)
-    restart = text.duration(incident.time_to_restart_ns)
+    restart = text.to_restart(incident)
     phrases: list[Phrase] = []
     if incident.is_open:
         phrases.append(Phrase(f"Not over: {recover} so far", "#anatomy", True))
@@ -174,7 +174,8 @@ def incident_sentence(incident: Incident, *, sees_training: bool = True) -> tupl
             )
         phrases.append(Phrase(f"Recovered in {recover}", "#anatomy", True))
         phrases.append(Phrase(f": {restart} until training stepped again"))
-        regained = incident.so_far_ns - incident.time_to_restart_ns
+        untold = sum(part.length_ns for part in incident.parts if part.name == Phase.SILENT.value)
+        regained = incident.so_far_ns - incident.time_to_restart_ns - untold
         phrases.append(Phrase(f", then {text.duration(regained)} to regain lost ground. " if regained > 0 else ". "))
     if incident.is_open and incident.rollback is None:
         phrases.append(Phrase("Lost steps show when it resumes"))

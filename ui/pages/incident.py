@@ -207,7 +207,7 @@ def _anatomy(incident: Incident) -> Markup:
     ]
     unknown = "not known yet" if incident.is_open else "unknown: no restart told a step"
     cost = [
-        ("time to restart", text.duration(incident.time_to_restart_ns) if incident.restarted_at else "not yet"),
+        ("time to restart", text.to_restart(incident) if incident.restarted_at else "not yet"),
         ("time to recover", _recovery_words(incident)),
         ("steps lost", unknown if incident.lost_steps is None else text.number(incident.lost_steps)),
         ("training to redo", unknown if incident.lost_ns is None else text.duration(incident.lost_ns)),

@@ -228,7 +228,7 @@ def _incident_row(incident: Incident, longest: int) -> Sequence[Content]:
         ),
         text.DASH if incident.scope is None else text.SCOPES[incident.scope],
         anatomy_bar(incident, longest),
-        text.duration(incident.time_to_restart_ns) if incident.restarted_at is not None else "not yet",
+        text.to_restart(incident) if incident.restarted_at is not None else "not yet",
         [text.duration(incident.so_far_ns), " so far" if incident.is_open else "" if incident.ended_at else ", never"],
         text.number(incident.lost_steps)
         if incident.lost_steps is not None
