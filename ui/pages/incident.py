@@ -278,7 +278,7 @@ def _relaunches(incident: Incident) -> Markup:
         html.Li(
             [
                 f"Attempt {each.attempt}: {text.cause(each.verdict.cause)}. {each.verdict.sentence}",
-                *(html.Div(html.Code(line.text), className="note") for line in each.first_lines(1)),
+                *(html.Div(html.Code(line.text), className="note spoken") for line in each.first_lines(1)),
             ]
         )
         for each in incident.relaunches[:MOST_RELAUNCHES]
