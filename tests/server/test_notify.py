@@ -123,11 +123,12 @@ def test_a_webhook_is_signed_and_says_what_why_and_what_it_cost(store: Store, li
         ),
         ((), "n1", True, "like b~0 (the same node: n1); then: more memory"),
         ((), "n1", False, None),
-        ((), "n2", True, None),  # Only another run, a minute before.
+        ((("cause", "hang"),), "n2", True, None),  # Only another run, a minute before.
     ],
 )
 def test_a_message_names_what_leads_somewhere(parts, node, is_resolved, said):
-    one = Traces("a~0", "a", 100 * S, "1:a", (("exception", "ValueError"),), (("node", "n1"),))
+    told = (("cause", "nccl_timeout"), ("exception", "ValueError"))
+    one = Traces("a~0", "a", 100 * S, "1:a", told, (("node", "n1"),))
     found = likeness(one, Traces("b~0", "b", 40 * S, "1:a" if parts is None else "1:b", parts or (), (("node", node),)))
     assert found is not None
     occurrence = Occurrence("b~0", "b", 40 * S, 50 * S, False, True, "hang", node, 3, 100, (), S, S, 5, None)
