@@ -128,6 +128,8 @@ class AttemptState:
     """Numbers that were given to facts, from the line on that is being taken, or `open_from`."""
     open_from: int | None = None
     """The first byte of the earliest line that may still be gone back to; None where there is none."""
+    line_at: int = 0
+    """The first byte of the line that was taken last."""
     last_late: int = -1
     """The highest number of a fact that was stated later than its line."""
 
@@ -165,7 +167,7 @@ class Attempts:
         self._run_is_told = run_is_told
         self._job = job
         self._requeue = requeue
-        self._offset = 0
+        self._offset = state.line_at
         self._count = 0
         self._told_over_at: int | None = None
         """The next number while an end is taken at its word."""
@@ -173,7 +175,8 @@ class Attempts:
 
     def at_line(self, offset: int) -> None:
         """The next facts come from the line that begins at byte `offset`."""
-        self._offset, self._count = offset, 0
+        self._offset = self.state.line_at = offset
+        self._count = 0
         if self.state.used and self.state.open_from is None:
             self.state.used = {seq for seq in self.state.used if seq >= offset * FACTS_PER_BYTE}
 

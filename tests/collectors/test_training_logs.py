@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tempfile
 from itertools import pairwise
 from pathlib import Path
 
@@ -547,3 +548,20 @@ SOUP = st.one_of(
 )
 def test_whatever_bars_saves_loads_and_crashes_come_no_two_facts_have_the_same_number(lines, written_at: int | None):
     assert distinct(whole("".join((line + end) * often for line, often, end in lines), written_at))
+
+
+@given(
+    lines=st.lists(st.tuples(SOUP, st.integers(1, 30), st.sampled_from("\n\n\r")), max_size=40),
+    cuts=st.lists(st.floats(0, 1), max_size=3),
+)
+def test_nor_have_they_where_a_log_is_followed_and_every_look_goes_on_from_the_cursor(lines, cuts: list[float]):
+    log = "".join((line + end) * often for line, often, end in lines).encode()
+    cursor, facts = None, []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "train.log"
+        for cut in [*sorted(cuts), 1]:
+            path.write_bytes(log[: int(len(log) * cut)])
+            polled = LauncherSource(node="vm", run="r", log=path, zone_seconds=0).poll(cursor)
+            cursor, facts = polled.cursor, [*facts, *polled.facts]
+        facts += LauncherSource(node="vm", run="r", log=path, zone_seconds=0).finish(cursor).facts
+    assert len(set(facts)) == len({(fact.emitter, fact.seq) for fact in facts})
