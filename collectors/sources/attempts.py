@@ -37,6 +37,10 @@ from rerail.server.core.facts import (
 )
 
 FACTS_PER_BYTE = 16
+LATE = FACTS_PER_BYTE - 1
+"""Of the numbers of a byte, the one for what is stated of its line later."""
+TOLD_OVER = FACTS_PER_BYTE - 3
+"""Of the numbers of a byte, the first of two for an end that is taken at its word (`end_where_told`)."""
 STARTS = frozenset({MarkStage.RENDEZVOUS_STARTED, MarkStage.RENDEZVOUS_COMPLETED, MarkStage.WORKERS_STARTED})
 MOST_UNREADABLE = 20
 MOST_EVIDENCE = 400
@@ -120,15 +124,26 @@ class AttemptState:
     noticed_at: dict[str, int] = field(default_factory=dict)
     """Attempt → when its end was noticed."""
 
+    used: set[int] = field(default_factory=set)
+    """Numbers that were given to facts, from the line on that is being taken, or `open_from`."""
+    open_from: int | None = None
+    """The first byte of the earliest line that may still be gone back to; None where there is none."""
+    line_at: int = 0
+    """The first byte of the line that was taken last."""
+    last_late: int = -1
+    """The highest number of a fact that was stated later than its line."""
+
     def to_plain(self) -> dict[str, object]:
         """For a cursor."""
-        return asdict(self)
+        return {**asdict(self), "used": sorted(self.used)}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, object]) -> AttemptState:
         """Out of a cursor; fields of other versions are left out."""
         known = {one.name for one in fields(cls)}
-        return cls(**{name: value for name, value in plain.items() if name in known})  # type: ignore[arg-type]
+        state = cls(**{name: value for name, value in plain.items() if name in known})  # type: ignore[arg-type]
+        state.used = set(state.used)
+        return state
 
 
 class Attempts:
@@ -152,16 +167,22 @@ class Attempts:
         self._run_is_told = run_is_told
         self._job = job
         self._requeue = requeue
-        self._offset = 0
+        self._offset = state.line_at
         self._count = 0
+        self._told_over_at: int | None = None
+        """The next number while an end is taken at its word."""
         self.facts: list[Fact] = []
 
     def at_line(self, offset: int) -> None:
         """The next facts come from the line that begins at byte `offset`."""
-        self._offset, self._count = offset, 0
+        self._offset = self.state.line_at = offset
+        self._count = 0
+        if self.state.used and self.state.open_from is None:
+            self.state.used = {seq for seq in self.state.used if seq >= offset * FACTS_PER_BYTE}
 
     def back_at(self, offset: int) -> None:
-        """The next facts come from a line that was taken before; what it stated then has the first numbers."""
+        """The next facts come from a line that was taken before, at or behind `AttemptState.open_from`; what it stated
+        then has the first numbers."""
         self._offset, self._count = offset, FACTS_PER_BYTE // 2
 
     @property
@@ -247,8 +268,12 @@ class Attempts:
         self._state(kind, at, **told)
 
     def late_fact(self, kind: type[Fact], at: int, offset: int, **told: object) -> None:
-        """A fact of the line at byte `offset`, which was taken before: one a line, under the last of its numbers."""
-        seq = offset * FACTS_PER_BYTE + FACTS_PER_BYTE - 1
+        """A fact of the line at byte `offset`, which was taken before: under the last number of its first byte that is
+        behind those of all other late facts."""
+        seq = offset * FACTS_PER_BYTE + LATE
+        if seq <= self.state.last_late:
+            seq = self.state.last_late + FACTS_PER_BYTE
+        self.state.last_late = seq
         self.facts.append(kind(**{**self._common(at), "seq": seq, **told}))  # type: ignore[arg-type]
 
     @property
@@ -311,11 +336,12 @@ class Attempts:
             rank = self.rank_of(local_rank)
         state.exits[key] = [local_rank, rank, code]
         state.last_exit_at = at
-        if node is None:
-            self._taken_for_here.add(self._offset * FACTS_PER_BYTE + min(self._count, FACTS_PER_BYTE - 1))
         named = {} if node is None else {"node": node}
         signal = -code if code < 0 else None
-        self._state(Exit, at, exit_code=code, signal=signal, rank=rank, local_rank=local_rank, **named)
+        seq = self._next()
+        if node is None:
+            self._taken_for_here.add(seq)
+        self._state(Exit, at, seq=seq, exit_code=code, signal=signal, rank=rank, local_rank=local_rank, **named)
 
     def end(self, at: int, outcome: Outcome | None, reason: str | None = None) -> None:
         """The worker group is gone."""
@@ -361,8 +387,10 @@ class Attempts:
         outcome, words, offset, is_notice = state.told_over
         if is_notice and step_offset > offset:
             return False
-        self._offset, self._count = offset, FACTS_PER_BYTE - 3
+        place, self._told_over_at = self.place, offset * FACTS_PER_BYTE + TOLD_OVER
         self.end_run(state.last_at, Outcome(outcome), words)
+        self._told_over_at = None
+        self.return_to(place)
         return True
 
     def why_over(self, words: str) -> str:
@@ -572,6 +600,15 @@ class Attempts:
         if self.state.held and self.state.last_at is not None:
             self.heard(self.state.last_at)
 
+    def finish_before_line(self) -> None:
+        """What was printed before the line that is taken, and waits for a stamp, gets the last there was: behind a line
+        that is gone back to there is more, of the attempts that follow."""
+        held, here = self.state.held, self._offset * FACTS_PER_BYTE
+        later = [kept for kept in held if isinstance(kept["seq"], int) and kept["seq"] >= here]
+        self.state.held = [kept for kept in held if kept not in later]
+        self.finish()
+        self.state.held = [*self.state.held, *later]
+
     @property
     def run(self) -> str:
         """The run these attempts belong to: what the user said, else what the launcher said."""
@@ -583,8 +620,16 @@ class Attempts:
         return "ended" in told or any(moment.startswith("noticed ") and "in_process" not in moment for moment in told)
 
     def _next(self) -> int:
-        seq = self._offset * FACTS_PER_BYTE + min(self._count, FACTS_PER_BYTE - 1)
-        self._count += 1
+        """A number that no other fact of this emitter has: of the first byte of the line, and where those are used up,
+        of the bytes behind it."""
+        if self._told_over_at is not None:
+            seq, self._told_over_at = self._told_over_at, self._told_over_at + 1
+            return seq
+        seq = self._offset * FACTS_PER_BYTE + self._count
+        while seq % FACTS_PER_BYTE >= TOLD_OVER or seq in self.state.used:
+            seq += 1
+        self._count = seq - self._offset * FACTS_PER_BYTE + 1
+        self.state.used.add(seq)
         return seq
 
     def _common(self, at: int) -> dict[str, object]:
@@ -594,7 +639,9 @@ class Attempts:
         }  # fmt: skip
 
     def _state(self, kind: type[Fact], at: int, **told: object) -> None:
-        self.facts.append(kind(**{**self._common(at), "seq": self._next(), **told}))  # type: ignore[arg-type]
+        seq = told.pop("seq", None)
+        numbered = {**self._common(at), "seq": self._next() if seq is None else seq}
+        self.facts.append(kind(**{**numbered, **told}))  # type: ignore[arg-type]
 
     def _place(self, at: int, kept: Mapping[str, object]) -> dict[str, object]:
         place = {**self._common(at), "seq": kept["seq"]}

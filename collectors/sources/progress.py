@@ -436,6 +436,7 @@ class ProgressLog:
             [told.step, told.bar_seconds, told.seconds, told.epoch, told.total, self.attempts.offset, told.framework,
              line.stream, line.rank, len(self.state.waiting)]
         )  # fmt: skip
+        self.attempts.state.open_from = bars[0][5]
 
     def peek(self, raw: bytes) -> None:
         """The line behind the one that was taken: where it tells when it was, the bars before were drawn by then."""
@@ -450,10 +451,11 @@ class ProgressLog:
         over when the next began, as far as that is known. The others stay undated.
         """
         bars, self.state.bars = self.state.bars, []
+        self.attempts.state.open_from = None
         epochs: list[list[list[Any]]] = []
         ended = until
         while bars:
-            epoch = _last_epoch(bars)
+            epoch = _last_epoch(bars, self.state.waiting)
             begins = ended - epoch[-1][1] * SECOND
             if epochs and not self._may_come_before(epoch, begins, epochs[-1]):
                 break
@@ -470,13 +472,18 @@ class ProgressLog:
         self.state.waiting = [*waiting[settled:], *self.state.waiting]
 
     def _may_come_before(self, epoch: list[list[Any]], began: int, following: list[list[Any]]) -> bool:
-        """Whether an epoch that began at `began`, were it over when the next one began, fits what is known."""
+        """Whether an epoch that began at `began`, were it over when the next one began, fits what is known.
+
+        The next one is the same again where the program began anew: the trainer of Transformers draws one bar over all
+        epochs, and a bar of an epoch is begun again by another process alone.
+        """
         state, number = self.state, epoch[0][3]
         earliest = state.heard_at if state.heard_at is not None else state.began_at
-        return (
-            not state.has_steps and number is not None and number + 1 == following[0][3]
-            and (earliest is None or began >= earliest)
-        )  # fmt: skip
+        if number is None:
+            is_next = following[0][3] is None and {epoch[0][6], following[0][6]} == {"transformers"}
+        else:
+            is_next = following[0][3] in (number, number + 1)
+        return not state.has_steps and is_next and (earliest is None or began >= earliest)
 
     def _date_epoch(self, bars: list[list[Any]], until: int, waiting: list[list[Any]], settled: int) -> int:
         """Date bars of one epoch, the last of which was drawn at `until`.
@@ -907,7 +914,7 @@ class ProgressLog:
             known = attempts.state
             if known.is_started:
                 if known.last_at is not None:
-                    attempts.finish()  # what waited for a stamp was printed before
+                    attempts.finish_before_line()  # what waited for a stamp was printed before
                 ended = self.state.silence[0] if self.state.silence else known.last_at or at
                 attempts.end(min(at, ended), Outcome.FAILED if known.evidence_count else None)
                 attempt = known.attempt + 1
@@ -960,11 +967,15 @@ class ProgressLog:
         self.attempts.state_fact(kind, at, **{"restart": self.state.attempt, **told})
 
 
-def _last_epoch(bars: list[list[Any]]) -> list[list[Any]]:
-    """The bars at the end that are states of one: of one epoch, and none of them goes back."""
+def _last_epoch(bars: list[list[Any]], waiting: list[list[Any]]) -> list[list[Any]]:
+    """The bars at the end that are states of one: of one epoch, none of them goes back, and nothing that was told
+    between them (`waiting`) loads a step before them."""
     begin = len(bars) - 1
     while begin and bars[begin - 1][3] == bars[-1][3] and all(
         earlier <= later for earlier, later in zip(bars[begin - 1][:2], bars[begin][:2], strict=True)
+    ) and not any(
+        kind in (Told.LOADING, Told.LOADED) and step is not None and step < bars[begin - 1][0]
+        for kind, _, step, *_ in waiting[bars[begin - 1][9] : bars[begin][9]]
     ):  # fmt: skip
         begin -= 1
     return bars[begin:]

@@ -144,7 +144,8 @@ def read_run_files(
     may take, of which what was read until then counts.
 
     `zone_seconds`: east of UTC, of stamps that name no zone. `dates_by_file`: what no line of any file dates was when
-    its file was written last; else it is at `UNKNOWN_INSTANT`.
+    its file was written last; else it is at `UNKNOWN_INSTANT`, but for what the clock of a bar, or the times that steps
+    took, count back from when the file was written last.
     """
     run = RunFiles()
     locals_seen: set[int] = set()
@@ -192,7 +193,7 @@ def read_run_files(
         if is_guessed:
             fallback = path.stat().st_mtime_ns
         before = len(run.facts)
-        written_at = fallback if is_guessed else None
+        written_at = fallback if is_guessed else path.stat().st_mtime_ns if fallback == UNKNOWN_INSTANT else None
         run.files.append(_read(path, kind, run, fallback, tell, zone_seconds, seconds, written_at))
         if is_guessed and any(fact.at == fallback for fact in run.facts[before:]):
             run.dated_by_file.append(str(path))

@@ -60,3 +60,15 @@ def test_restarts_inside_a_process_are_found_where_a_receiver_stamped_every_line
     received.write_text("".join(f"{begins + number}.128 {line}\n" for number, line in enumerate(lines)))
     incidents, named = _incidents_and_interruptions(received)
     assert incidents == named != []
+
+
+def test_a_crash_between_bars_that_nothing_dates_is_one_for_both(tmp_path: Path) -> None:
+    def bar(first: int, last: int) -> str:
+        states = range(first, last + 1)
+        return "\r".join(f" {step * 5}%|#| {step}/20 [00:{step - first + 1:02d}<00:09,  1.00s/it]" for step in states)
+
+    begins = "***** Running training *****\n  Total optimization steps = 20\n"
+    crash = 'Traceback (most recent call last):\n  File "fit.py", line 9, in <module>\nValueError: bad batch\n'
+    log = tmp_path / "train.log"
+    log.write_text(f"{begins}{bar(1, 9)}\n{crash}{begins}  Continuing training from global step 5\n{bar(6, 20)}\n")
+    assert _incidents_and_interruptions(log) == (["user_exception"], ["user_exception"])

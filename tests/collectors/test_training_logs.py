@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tempfile
 from itertools import pairwise
 from pathlib import Path
 
@@ -455,3 +456,112 @@ def test_of_very_many_saves_beside_bars_that_nothing_dates_the_last_are_told():
         (step, written_at - 2 * (900 - step) * 10**9) for step in range(900 - 49 * 3, 901, 3)
     ]
     assert [one.durable_at is None for one in checkpoints[-50:]] == [*[False] * 49, True]
+
+
+def bar_of(step: int, clock: int, total: int = 40) -> str:
+    return f" {100 * step // total}%|#| {step}/{total} [{clock // 60:02d}:{clock % 60:02d}<01:00, 2.00s/it]"
+
+
+HF_BEGINS = ("***** Running training *****", "  Total optimization steps = 40")
+HF_CRASH = (
+    "Traceback (most recent call last):",
+    '  File "run_clm.py", line 9, in <module>',
+    "RuntimeError: NaN in loss",
+)
+HF_RESUMES = (*HF_BEGINS, "  Continuing training from global step 20")
+HF_DONE = "Training completed. Do not forget to share your model on huggingface.co/models =)"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r"])
+@pytest.mark.parametrize("loads", [("Loading model from out/checkpoint-20.", *HF_RESUMES), HF_RESUMES, HF_BEGINS])
+def test_bars_that_begin_again_behind_a_crash_are_another_attempt(end: str, loads: tuple[str, ...]):
+    """Of bars that nothing dates, drawn line by line or over each other."""
+    before = end.join(bar_of(step, 2 * step) for step in range(1, 28))
+    after = end.join(bar_of(step, 2 * (step - 20)) for step in range(21, 41))
+    written_at = 1796025600 * 10**9
+    facts = whole("\n".join((*HF_BEGINS, before, *HF_CRASH, *loads, after, HF_DONE, "")), written_at)
+    assert distinct(facts)
+    view = view_of(facts)
+    (incident,) = view.incidents
+    assert incident.verdict.cause == "loss_anomaly"
+    assert incident.started_at == written_at - 40 * 10**9
+    assert view.outcome == "completed" and view.high_water_step == 40
+    assert [fact.restart for fact in facts if isinstance(fact, Evidence) and "NaN" in fact.text] == [0]
+    assert all(fact.restart == 1 for fact in facts if isinstance(fact, Evidence) and "completed" in fact.text)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r"])
+def test_an_epoch_that_begins_again_behind_a_crash_is_redone(end: str):
+    def epoch(number: int, steps: int) -> str:
+        return end.join(f"Epoch {number}: {bar_of(step, step, 20)}" for step in range(1, steps + 1))
+
+    crash = ("Traceback (most recent call last):", '  File "fit.py", line 9, in <module>', "ValueError: bad batch")
+    restored = "Restored all states from the checkpoint at /ck/epoch=0-step=20.ckpt"
+    done = "`Trainer.fit` stopped: `max_epochs=2` reached."
+    lines = (epoch(0, 20), epoch(1, 7), *crash, restored, epoch(1, 20), done, "")
+    view = view_of(whole("\n".join(lines), 1796025600 * 10**9))
+    assert len(view.incidents) == 1 and view.outcome == "completed" and view.high_water_step == 40
+    told = seconds_by_phase(view)
+    assert {phase: told.get(phase) for phase in ("training", "recomputing", "detecting")} == {
+        "training": 40, "recomputing": 7, "detecting": None,
+    }  # fmt: skip
+
+
+def distinct(facts: list[Fact]) -> bool:
+    return len({(fact.emitter, fact.seq) for fact in facts}) == len(facts)
+
+
+@pytest.mark.parametrize("log", sorted(LOGS.glob("*.log")), ids=lambda log: log.name)
+def test_no_two_facts_of_a_log_have_the_same_number(log: Path):
+    """A server keeps one of each number."""
+    written_at = 1796025600 * 10**9
+    assert distinct(
+        read_log(io.BytesIO(log.read_bytes()), emitter="e", run="r", written_at=written_at, year=2026).facts
+    )
+    assert distinct(facts_of(log.name))
+
+
+SOUP = st.one_of(
+    st.tuples(st.integers(0, 45), st.integers(0, 200)).map(lambda told: bar_of(*told)),
+    st.tuples(st.integers(0, 2), st.integers(0, 20)).map(
+        lambda told: f"Epoch {told[0]}: {bar_of(told[1], told[1], 20)}"
+    ),
+    st.integers(0, 45).map("Saving model checkpoint to out/checkpoint-{}".format),
+    st.integers(0, 45).map("Loading model from out/checkpoint-{}.".format),
+    st.integers(0, 45).map("  Continuing training from global step {}".format),
+    st.integers(0, 45).map("Restored all states from the checkpoint at /ck/epoch=0-step={}.ckpt".format),
+    st.integers(0, 45).map("  successfully saved checkpoint from iteration {} to /ckpt".format),
+    st.integers(0, 45).map("  successfully loaded checkpoint from /ckpt at iteration {}".format),
+    st.tuples(st.integers(0, 59), st.integers(0, 45)).map(
+        lambda told: (
+            f" [2026-11-30 08:02:{told[0]:02d}] iteration {told[1]}/ 200 | elapsed time per iteration (ms): 1.0 |"
+        )
+    ),
+    st.integers(0, 59).map("2026-11-30 08:03:{:02d},000 a line".format),
+    st.sampled_from(["\n".join(HF_CRASH), "\n".join(HF_BEGINS), HF_DONE, "validation is over", ""]),
+)
+
+
+@given(
+    lines=st.lists(st.tuples(SOUP, st.integers(1, 30), st.sampled_from("\n\n\r")), max_size=40),
+    written_at=st.sampled_from([None, 1796025600 * 10**9]),
+)
+def test_whatever_bars_saves_loads_and_crashes_come_no_two_facts_have_the_same_number(lines, written_at: int | None):
+    assert distinct(whole("".join((line + end) * often for line, often, end in lines), written_at))
+
+
+@given(
+    lines=st.lists(st.tuples(SOUP, st.integers(1, 30), st.sampled_from("\n\n\r")), max_size=40),
+    cuts=st.lists(st.floats(0, 1), max_size=3),
+)
+def test_nor_have_they_where_a_log_is_followed_and_every_look_goes_on_from_the_cursor(lines, cuts: list[float]):
+    log = "".join((line + end) * often for line, often, end in lines).encode()
+    cursor, facts = None, []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "train.log"
+        for cut in [*sorted(cuts), 1]:
+            path.write_bytes(log[: int(len(log) * cut)])
+            polled = LauncherSource(node="vm", run="r", log=path, zone_seconds=0).poll(cursor)
+            cursor, facts = polled.cursor, [*facts, *polled.facts]
+        facts += LauncherSource(node="vm", run="r", log=path, zone_seconds=0).finish(cursor).facts
+    assert len(set(facts)) == len({(fact.emitter, fact.seq) for fact in facts})
