@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rerail.server.commands.classifying import judged_alone
-from rerail.server.core.facts import AttemptEnded, Evidence, Exit, Fact, MarkStage, RecoveryMark, RunEnded
+from rerail.server.core.facts import AttemptEnded, Evidence, Exit, Fact, MarkStage, Outcome, RecoveryMark, RunEnded
 from rerail.server.core.view import RunView, Verdict
 from rerail.server.core.words import interruptions_and_relaunches
 
@@ -62,6 +62,8 @@ def told_of_run(run_id: str, taken: TakenRun, view: RunView | None, paths: Seque
         return told + ([f"  … and {left} more; see rerail show {shlex.quote(run_id)}"] if left > 0 else [])
     if not taken.evidence_count or (view is None and taken.tells_end):
         return []
+    if view is not None and view.outcome in (Outcome.STOPPED, Outcome.COMPLETED):
+        return [f"run {run_id}: no interruption{_end(view)}"]
     alone = judged_alone(taken.evidence)
     pieces = f"{taken.evidence_count} piece{'s' * (taken.evidence_count != 1)} of evidence"
     if alone is None:
