@@ -53,7 +53,7 @@ class OldFile:
 
 @dataclass(frozen=True, slots=True)
 class OldFolder:
-    """A folder to import as one run."""
+    """A folder to import as one run, or what was named of it."""
 
     path: str
     run: str
@@ -63,6 +63,8 @@ class OldFolder:
     now: int | None = None
     """As of `OldFile`."""
     ends: Ends | None = None
+    parts: tuple[str, ...] = ()
+    """Paths of files and folders in it that are read, where not all of it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ NO_PROGRAM = frozenset({"kernel", "slurm", "kubernetes", "flight_recorder", "dcg
 
 def read_folder(folder: OldFolder) -> Iterator[Fact]:
     """The facts of all files, of one run; jobs of several runs that a scheduler tells of are runs of their own."""
-    found = read_run_files([folder.path], zone_seconds=folder.zone_seconds, dates_by_file=True)
+    found = read_run_files(list(folder.parts) or [folder.path], zone_seconds=folder.zone_seconds, dates_by_file=True)
     named = _names(found, folder.path)
     taken = []
     for file in found.files:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import os
 import sys
 import time
 import urllib.error
@@ -90,7 +91,9 @@ def import_files(parsed: argparse.Namespace) -> int:
     told: list[str] = []
     zone = zone_seconds(parsed.zone)
     now = None if parsed.still_running else time.time_ns()
-    together = old_format is not None and old_format.read_together is not None and len(paths) > 1
+    together = old_format is not None and len(paths) > 1 and (
+        old_format.read_together is not None or _are_one_run(old_format, paths, parsed.run_id)
+    )  # fmt: skip
     ends = OpenEnds()
     files = [
         _File(path, parsed.run_id, old_format, counts, taken, zone, now, paths if together else (), ends)
@@ -147,6 +150,16 @@ def _is_on(url: str, run: str, token: str | None) -> bool:
         return error.code != 404
     except (urllib.error.URLError, TimeoutError):
         return True
+
+
+def _are_one_run(old_format: ImportFormat, paths: Sequence[str], run_id: str | None) -> bool:
+    """Whether files and folders are read as what one run left behind: a launcher's log, and its workers' folder."""
+    return (
+        old_format.read_folder is not None
+        and run_id is not None
+        and "-" not in paths
+        and any(Path(path).is_dir() for path in paths)
+    )
 
 
 def _view(store: Store, run: str) -> RunView | None:
@@ -219,6 +232,20 @@ class _File:
         self._progress.end()
 
     def _facts(self, old_format: ImportFormat) -> Iterator[Fact]:
+        if self._together and old_format.read_together is None and old_format.read_folder is not None:
+            whole = os.path.commonpath([Path(path).resolve().parent for path in self._together])
+            return old_format.read_folder(
+                OldFolder(
+                    whole,
+                    self._run_id or self._stem,
+                    self._refuse,
+                    self._remark,
+                    self._zone,
+                    self._now,
+                    self._ends,
+                    tuple(str(Path(path).resolve()) for path in self._together),
+                )
+            )
         if old_format.read_folder is not None and self.path != "-" and _is_folder(self.path):
             run = self._run_id or (Path(self.path).is_dir() and Path(self.path).resolve().name) or self._stem
             return old_format.read_folder(

@@ -34,6 +34,18 @@ def shown(capsys: pytest.CaptureFixture[str], run: str) -> dict:
     return json.loads(capsys.readouterr().out)
 
 
+def test_files_and_a_folder_that_are_named_for_one_run_are_read_as_one(capsys: pytest.CaptureFixture[str]):
+    """Cycle files beside their launcher's log tell of the same attempts, and not of as many more."""
+    folder = CORPUS / "nvrx" / "0.7.0.dev89" / "applog_exc"
+    named = [str(folder / "nvrx.log"), *map(str, sorted(folder.glob("app_*.log"))), str(folder / "cycle_infos")]
+    assert main(["import", "logs", str(folder), "--run", "whole"]) == 0
+    assert main(["import", "logs", *named, "--run", "named"]) == 0
+    whole, parts = shown(capsys, "whole"), shown(capsys, "named")
+    for run in (whole, parts):
+        assert (len(run["attempts"]), len(run["incidents"]), run["outcome"]) == (2, 1, "completed")
+    assert parts["seconds_by_phase"] == whole["seconds_by_phase"]
+
+
 @pytest.mark.parametrize(
     ("log", "counts"),
     [
