@@ -349,6 +349,9 @@ def say_how_many(live: LiveSource, sources: Sequence[Source], count: int) -> Non
     A file that holds nothing of a launcher must not look like a success, nor a server that knows no GPU.
     """
     sys.stderr.write(f"rerail collect {live.name}: {f'{count} facts stated' if count else live.nothing}\n")
+    for source in sources:
+        for what, reason in getattr(source, "unseen", {}).items():
+            sys.stderr.write(f"rerail collect {live.name}: {what} cannot be seen: {reason}\n")
     if empty := [name for source in sources for name in getattr(source, "empty", ())]:
         shown = ", ".join(empty[:12]) + (f" and {len(empty) - 12} more" if len(empty) > 12 else "")
         sys.stderr.write(f"rerail collect {live.name}: nothing is there of: {shown}\n")

@@ -117,6 +117,11 @@ class KubernetesSource:
 
     # --- watching ---
 
+    @property
+    def unseen(self) -> dict[str, str]:
+        """What could not be looked at the last time, and why: also where no run is known yet that would be told."""
+        return dict(self._failed)
+
     def poll(self, cursor: str | None) -> Polled:
         """What changed since. Raises `SourceDown`."""
         if self._facts is None or cursor != self._at:

@@ -194,6 +194,13 @@ def test_without_pods_the_source_is_down_and_says_why(api: KubeApi, follow: Call
     following.until(lambda facts: any(isinstance(fact, AttemptStarted) for fact in facts))
 
 
+def test_what_cannot_be_looked_at_is_known_before_any_pod_is(api: KubeApi) -> None:
+    api.behaviours[PATHS["Node"]] = ["403"]
+    source = KubernetesSource(Client(Access(api.url)))
+    assert source.finish(None).facts == (), "no run is known that could be told"
+    assert list(source.unseen) == ["nodes"] and "forbidden" in source.unseen["nodes"]
+
+
 def test_a_kind_that_may_not_be_read_is_blind_until_it_may_and_the_rest_goes_on(
     api: KubeApi, follow: Callable[..., Following]
 ) -> None:
