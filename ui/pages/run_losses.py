@@ -228,7 +228,7 @@ def _incident_row(incident: Incident, longest: int) -> Sequence[Content]:
         ),
         text.DASH if incident.scope is None else text.SCOPES[incident.scope],
         anatomy_bar(incident, longest),
-        text.to_restart(incident) if incident.restarted_at is not None else "not yet",
+        _to_restart(incident),
         [text.duration(incident.so_far_ns), " so far" if incident.is_open else "" if incident.ended_at else ", never"],
         text.number(incident.lost_steps)
         if incident.lost_steps is not None
@@ -237,6 +237,14 @@ def _incident_row(incident: Incident, longest: int) -> Sequence[Content]:
         else text.DASH,
         text.gpu_cost(incident, text.DASH),
     )
+
+
+def _to_restart(incident: Incident) -> str:
+    """A plain length, as tables are saved as values; a dash where nobody told of any of it."""
+    if incident.restarted_at is None:
+        return "not yet"
+    is_untold = any(part.name == Phase.SILENT.value and part.length_ns for part in incident.parts)
+    return text.DASH if is_untold and not incident.time_to_restart_ns else text.duration(incident.time_to_restart_ns)
 
 
 def anatomy_bar(incident: Incident, longest: int | None = None) -> Markup:
