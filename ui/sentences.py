@@ -174,8 +174,7 @@ def incident_sentence(incident: Incident, *, sees_training: bool = True) -> tupl
             )
         phrases.append(Phrase(f"Recovered in {recover}", "#anatomy", True))
         phrases.append(Phrase(f": {restart} until training stepped again"))
-        untold = sum(part.length_ns for part in incident.parts if part.name == Phase.SILENT.value)
-        regained = incident.so_far_ns - incident.time_to_restart_ns - untold
+        regained = incident.so_far_ns - incident.time_to_restart_ns - incident.untold_ns
         phrases.append(Phrase(f", then {text.duration(regained)} to regain lost ground. " if regained > 0 else ". "))
     if incident.is_open and incident.rollback is None:
         phrases.append(Phrase("Lost steps show when it resumes"))

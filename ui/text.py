@@ -45,11 +45,10 @@ def gpu_cost(incident: Incident, unknown: str = UNKNOWN) -> str:
 
 def to_restart(incident: Incident) -> str:
     """How long an incident was down until training stepped again; what nobody told of that time may be down too."""
-    untold = sum(part.length_ns for part in incident.parts if part.name == Phase.SILENT.value)
-    if untold and not incident.time_to_restart_ns:
-        return f"at most {duration(untold)}"
+    if incident.untold_ns and not incident.time_to_restart_ns:
+        return f"at most {duration(incident.untold_ns)}"
     known = duration(incident.time_to_restart_ns)
-    return f"at least {known}" if untold * 10 > incident.time_to_restart_ns else known
+    return f"at least {known}" if incident.untold_ns * 10 > incident.time_to_restart_ns else known
 
 
 def gpu_hours(length_gpu_ns: int | None, unknown: str = UNKNOWN) -> str:

@@ -407,9 +407,7 @@ class Attempts:
             return
         state.cancelled_as = outcome.value
         if "ended" in state.told and state.ended_at is not None:
-            self._state(AttemptEnded, state.ended_at, outcome=outcome, reason=words)
-            if state.is_over and self._job is None:
-                self._state(RunEnded, state.ended_at, outcome=outcome, reason=words)
+            self._end_otherwise(state.ended_at, outcome, words)
 
     def _asked_for(self, words: str) -> None:
         """Slurm says that the step was cancelled, and no reason: whose signal the launcher got is known then."""
@@ -418,9 +416,13 @@ class Attempts:
         if not state.is_signalled or state.ended_at is None:
             return
         state.is_signalled = False
-        self._state(AttemptEnded, state.ended_at, outcome=Outcome.STOPPED, reason=words)
-        if state.is_over and self._job is None:
-            self._state(RunEnded, state.ended_at, outcome=Outcome.STOPPED, reason=words)
+        self._end_otherwise(state.ended_at, Outcome.STOPPED, words)
+
+    def _end_otherwise(self, at: int, outcome: Outcome, words: str) -> None:
+        """State an end that was stated already once more, now that it is known how it was."""
+        self._state(AttemptEnded, at, outcome=outcome, reason=words)
+        if self.state.is_over and self._job is None:
+            self._state(RunEnded, at, outcome=outcome, reason=words)
 
     # --- evidence --------------------------------------------------------------------------------------------------
 

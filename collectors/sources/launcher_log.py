@@ -30,7 +30,7 @@ from rerail.collectors.sources.log_lines import (
 from rerail.collectors.sources.progress import ProgressLog
 from rerail.collectors.sources.telling import is_telling, may_be_telling
 from rerail.collectors.sources.tracebacks import HEAD, Tracebacks
-from rerail.collectors.sources.writers_clocks import WritersClocks
+from rerail.collectors.sources.writers_clocks import WritersClocks, cancelled_at
 from rerail.server.core.facts import TRAINING_DONE, Initiator, MarkStage, Outcome
 
 COMMAND_LINE = re.compile(
@@ -49,7 +49,6 @@ BLOCK_NAMES = frozenset(
     {"max_restarts", "monitor_interval", "restart_policy", "min_nodes", "max_nodes", "nproc_per_node", "rdzv_backend"}
 )
 A_SECOND = 1_000_000_000
-CANCELLED_AT = re.compile(r"CANCELLED AT (?P<day>\d{4}-\d\d-\d\d)T(?P<clock>\d\d:\d\d:\d\d)")
 SRUN_PLACE = re.compile(
     r"\bsrun: error: (?P<node>[\w.-]{1,120}): task (?P<rank>\d{1,7}): (?:Exited|Terminated|Killed|Segm|Abort|Bus)"
 )
@@ -422,8 +421,7 @@ class LauncherLog:
     def _cancelled_at(self, text: str) -> int | None:
         """When Slurm says that it cancelled a step, in a log whose own stamps come shortly before; None where they do
         not: another time zone may be behind it."""
-        told, last = CANCELLED_AT.search(text) if "CANCELLED AT" in text else None, self.attempts.state.last_at
-        at = None if told is None or last is None else self.clock.instant(f"{told['day']} {told['clock']}")
+        at, last = cancelled_at(text, self.clock), self.attempts.state.last_at
         if at is None or last is None or not 0 <= at - last < NEAR_NS:
             return None
         self.attempts.heard(at)

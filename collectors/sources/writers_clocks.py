@@ -42,8 +42,7 @@ LATE = frozenset({"kernel", "scheduler"})
 """Who may be quoted long after."""
 _DIGITS = re.compile(r"\d{1,40}")
 _SCHEDULER = re.compile(r"^(?:slurmstepd|srun|sbatch|scontrol)\b|\bCANCELLED AT \d{4}-")
-_CANCELLED = re.compile(r"\bCANCELLED AT (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)")
-"""Slurm's stamp stands behind its words."""
+_CANCELLED_AT = re.compile(r"\bCANCELLED AT (\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)")
 
 
 @dataclass(slots=True)
@@ -97,6 +96,12 @@ def off_words(off_ns: int) -> str:
     return f"{' '.join(parts)} {'ahead of' if off_ns > 0 else 'behind'} the others'"
 
 
+def cancelled_at(text: str, clock: LocalClock) -> int | None:
+    """When Slurm says that it cancelled a job or a step: its stamp stands behind its words. None for other lines."""
+    told = _CANCELLED_AT.search(text) if "CANCELLED AT" in text else None
+    return None if told is None else clock.instant(f"{told[1]} {told[2]}")
+
+
 class WritersClocks:
     """Who dated which facts of a log, and whose clock is off."""
 
@@ -107,8 +112,8 @@ class WritersClocks:
     def heard(self, line: Line, offset: int, facts: int, clock: LocalClock) -> None:
         """A line is taken; `facts` were stated before it. Only those with a stamp count."""
         at = line.at
-        if at is None and (told := _CANCELLED.search(line.raw[:400])) is not None:
-            at = clock.instant(told[1].replace("T", " "))
+        if at is None:
+            at = cancelled_at(line.raw[:400], clock)
         if at is None:
             return
         kind, key = _writer_of(line)

@@ -331,6 +331,11 @@ class Incident:
         return len(self.attempts) - 1
 
     @property
+    def untold_ns(self) -> int:
+        """Of its time, what nobody told anything of before training stepped again: it may have been down or not."""
+        return sum(part.length_ns for part in self.parts if part.name == Phase.SILENT.value)
+
+    @property
     def so_far_ns(self) -> int:
         """What its parts sum to: the time to recover, or what has passed of it."""
         return sum(part.length_ns for part in self.parts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rerail.server.core.facts import Phase
 from rerail.server.core.statistics import percentile
 from rerail.server.core.unexplained import Reason
 from rerail.server.core.view import RunState, RunView
@@ -102,10 +101,7 @@ def _untold_down(view: RunView) -> str:
     told; of an incident that is open, nobody knows whether its run came back.
     """
     untold = sum(each.length_ns for each in view.data_quality.unexplained if each.reason in UNTOLD_DOWN)
-    after = sum(
-        part.length_ns for each in view.unplanned_incidents if each.is_open for part in each.parts
-        if part.name == Phase.SILENT.value
-    )  # fmt: skip
+    after = sum(each.untold_ns for each in view.unplanned_incidents if each.is_open)
     untold = (untold if view.restarts else 0) + after
     if not untold or not view.account.elapsed_ns:
         return ""

@@ -243,8 +243,11 @@ def _to_restart(incident: Incident) -> str:
     """A plain length, as tables are saved as values; a dash where nobody told of any of it."""
     if incident.restarted_at is None:
         return "not yet"
-    is_untold = any(part.name == Phase.SILENT.value and part.length_ns for part in incident.parts)
-    return text.DASH if is_untold and not incident.time_to_restart_ns else text.duration(incident.time_to_restart_ns)
+    return (
+        text.DASH
+        if incident.untold_ns and not incident.time_to_restart_ns
+        else text.duration(incident.time_to_restart_ns)
+    )
 
 
 def anatomy_bar(incident: Incident, longest: int | None = None) -> Markup:
