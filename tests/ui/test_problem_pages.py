@@ -167,6 +167,7 @@ def test_a_page_of_a_node_draws_lanes_events_and_reasons():
         ((("lemon", 1), ("unremarkable", 3), ("unknown", 2)), "6 nodes: 1 lemon; of 2 too little is known to say; the"),
         ((("unknown", 3),), "3 nodes; too little is known to say whether"),
         ((("unremarkable", 3),), "3 nodes; none of them fails more often"),
+        ((("unremarkable", 8), ("unknown", 1)), "9 nodes: of 1 too little is known to say; the others fail no more"),
     ],
 )
 def test_nodes_of_which_too_little_is_known_are_not_said_to_be_well(levels: tuple[tuple[str, int], ...], said: str):

@@ -306,7 +306,8 @@ def _recoveries(recoveries: Sequence[ScopeRecovery]) -> Markup:
 
 def _lemons(view: FleetView) -> Markup:
     if not view.lemons:
-        about = html.P(["No node fails more often than chance explains. ", link("All nodes", NODES)], className="calm")
+        said = "No node is known to fail more often than chance explains. "
+        about = html.P([said, link("All nodes", NODES)], className="calm")
         return panel("Lemon nodes", about, "lemons")
     rows = [
         html.Li(

@@ -109,7 +109,7 @@ def sentence(page: NodePage) -> str:
         return f"{shown}{about}; too little data yet to say whether one fails more often than its time in use explains."
     if not wants and levels.get(LemonLevel.UNKNOWN.value, 0) == total:
         return f"{shown}; too little is known to say whether one fails more often than its time in use explains."
-    if not wants:
+    if not wants and not levels.get(LemonLevel.UNKNOWN.value):
         return f"{shown}; none of them fails more often than its time in use explains."
     unknown, well = levels.get(LemonLevel.UNKNOWN.value, 0), levels.get(LemonLevel.UNREMARKABLE.value, 0)
     others = []
@@ -118,7 +118,7 @@ def sentence(page: NodePage) -> str:
         others.append(f"of {which} too little is known to say")
     if well:
         others.append("the others fail no more often than their time in use explains")
-    return f"{shown}: {'; '.join([', '.join(wants), *others])}."
+    return f"{shown}: {'; '.join([', '.join(wants), *others] if wants else others)}."
 
 
 def level_badge(lemon: Lemon) -> Markup:
