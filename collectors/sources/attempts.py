@@ -20,6 +20,7 @@ from typing import Any
 
 from rerail.collectors.masking import masked
 from rerail.collectors.sources.last_words import ending_of
+from rerail.collectors.sources.torchrun_lines import relaunched_behind
 from rerail.server.core.codec import canonical
 from rerail.server.core.facts import (
     AttemptEnded,
@@ -293,10 +294,27 @@ class Attempts:
         if state.is_over and not is_launchers and not state.tells_starts:
             self.begin(at, state.attempt + 1)  # the program runs again, and its launcher would not say so
             return
-        if state.launcher == "ft_launcher" or MarkStage.RENDEZVOUS_STARTED.value in state.told or state.is_over:
-            return
-        last = state.last_exit_at
-        if state.exits and last is not None and at > last:
+        if state.last_exit_at is not None and at > state.last_exit_at:
+            self._next_after_deaths()
+
+    def next_where_printed(self, tail: bytes, offset: int) -> None:
+        """Where the log ends for good, or has been silent: workers may have printed something after others of the
+        attempt had died, and nothing tells when. `tail`: the last bytes of the log, which is `offset` bytes long."""
+        if self.waits_for_relaunch and relaunched_behind(tail):
+            self.at_line(offset)
+            self._next_after_deaths()
+
+    @property
+    def waits_for_relaunch(self) -> bool:
+        """Workers have died, and torchrun, which does not tell when it launches again, has not ended."""
+        state = self.state
+        is_told = state.launcher == "ft_launcher" or MarkStage.RENDEZVOUS_STARTED.value in state.told or state.is_over
+        return bool(state.exits) and state.last_exit_at is not None and not is_told
+
+    def _next_after_deaths(self) -> None:
+        """Torchrun launched them again when the last of them died."""
+        last = self.state.last_exit_at
+        if last is not None and self.waits_for_relaunch:
             self.end(last, Outcome.FAILED)
             self.begin(last)
 

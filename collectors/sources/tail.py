@@ -18,6 +18,8 @@ from rerail.collectors.masking import TERMINAL_SEQUENCE
 
 MOST_BYTES = 8 * 1024 * 1024
 LONGEST_LINE = 64 * 1024
+LOOKED_BACK = 16 * 1024
+"""So many bytes are searched before a traceback for how far its process had come, and before the end for a relaunch."""
 _SEQUENCE = re.compile(TERMINAL_SEQUENCE.encode())
 """Of a long line the sequences that colour a terminal go first, or nothing else of it would be seen."""
 
@@ -122,3 +124,11 @@ def last_part(path: Path, offset: int) -> bytes:
     with path.open("rb") as file:
         file.seek(offset)
         return file.read(LONGEST_LINE)
+
+
+def last_bytes(path: Path, end: int) -> bytes:
+    """The `LOOKED_BACK` bytes before byte `end`, or what there is of them. Raises OSError."""
+    with path.open("rb") as file:
+        begin = max(0, end - LOOKED_BACK)
+        file.seek(begin)
+        return file.read(end - begin)
