@@ -181,7 +181,9 @@ def incident_sentence(incident: Incident, *, sees_training: bool = True) -> tupl
     elif incident.lost_steps is None:
         phrases.append(Phrase("How many steps were lost is not known: no restart told a step"))
     else:
-        phrases.append(Phrase(f"{text.headline(text.count(incident.lost_steps, 'step'))} lost"))
+        phrases.append(Phrase(text.headline(text.steps_lost(incident.lost_steps, incident.told_every))))
+        if incident.is_loss_least:
+            phrases.append(Phrase(f" (only {text.each_step(incident.told_every)} is told)"))
     if incident.lost_gpu_ns is not None:
         phrases.append(Phrase(f", {text.gpu_cost(incident)} spent"))
     if incident.failed_relaunches:

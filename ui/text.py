@@ -13,12 +13,15 @@ from rerail.server.core.view import CausalRole, Domain, FailureRates, Incident, 
 from rerail.server.core.words import (  # noqa: F401 - as text.…
     THIN,
     UNKNOWN,
+    at_least,
     count,
     duration,
+    each_step,
     exit_code,
     number,
     points,
     share,
+    steps_lost,
 )
 
 DASH = "–"
@@ -41,6 +44,11 @@ def gpu_cost(incident: Incident, unknown: str = UNKNOWN) -> str:
     """What an incident cost, as far as that is known."""
     cost = gpu_hours(incident.lost_gpu_ns, unknown)
     return f"at least {cost}" if incident.is_cost_least else cost
+
+
+def told_lost(known: str, told_every: int) -> str:
+    """Lost steps or their time, with why it is only the least where it is."""
+    return at_least(known, told_every) + (f" (only {each_step(told_every)} is told)" if told_every > 1 else "")
 
 
 def to_restart(incident: Incident) -> str:

@@ -25,6 +25,8 @@ Rules
 - A load lasts from the line that it begins with to the one it ends with, where the program itself had told the time
   since its last step. Otherwise how long it took is not known, and the time before it stays unexplained.
 - A save that only says it was scheduled is captured; one that is loaded later was durable by then.
+- Where a log prints only each so-many-th step it is said with the steps (`every`): more may be done than are told. Of a
+  bar, which is drawn when there is time, the most steps between two of its states count.
 - Steps that follow each other are stated together, at most `MOST_TOGETHER`: whoever calls says when to state them.
 - The state is plain data and part of the cursor, so that another instance can go on.
 """
@@ -44,6 +46,7 @@ from rerail.collectors.sources.alike_lines import (
     alike,
     alike_bar,
     read_run,
+    steps_between,
 )
 from rerail.collectors.sources.attempts import FACTS_PER_BYTE, Attempts
 from rerail.collectors.sources.line_wrappings import may_be_record
@@ -234,7 +237,7 @@ class ProgressLog:
         bar_base = (state.bar_base[0], state.bar_base[1]) if has_bar else None
         run = Run(
             state.step or 0, state.step_at, state.step_offset, heard_at, state.silence, state.each_ns, state.untimed,
-            bar_base, state.pause_ended or 0, state.together,
+            bar_base, state.pause_ended or 0, state.together, state.every,
         )  # fmt: skip
         at = read_run(run, alikes, block, at, offset, self._minute_at)
         if run.last_offset is None:
@@ -244,13 +247,13 @@ class ProgressLog:
             if told.count is None:
                 self.attempts.late_fact(
                     Steps, told.end, told.offset, restart=state.attempt, first_step=told.first_step, start=told.start,
-                    durations_us=told.durations_us,
+                    durations_us=told.durations_us, every=told.every if told.every > 1 else None,
                 )  # fmt: skip
             else:
                 self.attempts.at_line(told.offset)
                 self._say(
                     Steps, told.end, first_step=told.first_step, start=told.start, durations_us=told.durations_us,
-                    count=told.count,
+                    count=told.count, every=told.every if told.every > 1 else None,
                 )  # fmt: skip
         state.step, state.step_at, state.step_offset, state.each_ns = (
             run.step,
@@ -264,6 +267,7 @@ class ProgressLog:
             run.together,
             run.untimed,
         )
+        state.every = run.every
         known.last_at = run.heard_at
         self.attempts.at_line(run.last_offset)
         return at
@@ -316,7 +320,8 @@ class ProgressLog:
             state.together = []
             end = start + sum(durations) * 1000
             self.attempts.late_fact(
-                Steps, end, offset, restart=state.attempt, first_step=first, start=start, durations_us=tuple(durations)
+                Steps, end, offset, restart=state.attempt, first_step=first, start=start,
+                durations_us=tuple(durations), every=self._every,
             )  # fmt: skip
 
     def flush_all(self) -> None:
@@ -327,7 +332,7 @@ class ProgressLog:
         if count and state.step is not None and state.step_at is not None:
             self.attempts.late_fact(
                 Steps, state.step_at, state.step_offset, restart=state.attempt, first_step=state.step - count + 1,
-                start=state.step_at, durations_us=(0,), count=count,
+                start=state.step_at, durations_us=(0,), count=count, every=self._every,
             )  # fmt: skip
 
     def end_where_it_broke(self) -> None:
@@ -706,6 +711,9 @@ class ProgressLog:
         is_bar = told.bar_seconds is not None  # its rate is an average
         each = None if told.seconds is None or (is_bar and state.has_steps) else round(told.seconds * SECOND)
         count = step - before if before is not None else 1 if each is not None else 0
+        if before is not None and count > 0:
+            interval = steps_between(before, step)
+            state.every = max(interval, state.every) if is_bar or not state.has_steps else interval
         count += state.untimed if count > 0 else 0
         if count <= 0:
             state.first = [] if state.has_steps else [step, at]
@@ -738,7 +746,15 @@ class ProgressLog:
             self._together(step, start, total_us)
         else:
             self.flush()
-            self._say(Steps, at, first_step=step - count + 1, start=start, durations_us=(total_us,), count=count)
+            self._say(
+                Steps, at, first_step=step - count + 1, start=start, durations_us=(total_us,), count=count,
+                every=self._every,
+            )  # fmt: skip
+
+    @property
+    def _every(self) -> int | None:
+        """As a fact says it: None where each step is told."""
+        return self.state.every if self.state.every > 1 else None
 
     def _first_steps(self, interval: int) -> None:
         """What the first step line of the attempt told, now that it is known how long a step takes."""
@@ -753,7 +769,8 @@ class ProgressLog:
         start = start if earliest is None else max(start, min(earliest, at))
         self.flush()
         self._say(
-            Steps, at, first_step=base + 1, start=start, durations_us=((at - start) // 1000,), count=step - base
+            Steps, at, first_step=base + 1, start=start, durations_us=((at - start) // 1000,), count=step - base,
+            every=self._every,
         )  # fmt: skip
 
     def _together(self, step: int, start: int, length_us: int) -> None:
@@ -936,6 +953,7 @@ class ProgressLog:
             bar_total=state.bar_total, world_size=state.world_size, is_async=state.is_async,
             attempt=self.attempts.state.attempt, heard_at=state.heard_at,
             waiting=state.waiting, dated_back=state.dated_back, captured=state.captured, is_counted=state.is_counted,
+            every=state.every,
         )  # fmt: skip
 
     def _own_attempt(self, at: int) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from rerail.server.api.answers import incident_answer, plain, run_answer
 from rerail.server.commands import opened_store, settings_of
 from rerail.server.core.report import iso
+from rerail.server.core.words import at_least, each_step
 from rerail.server.errors import RerailError
 from rerail.server.instants import parse_instant
 from rerail.server.queries import Queries
@@ -100,7 +101,7 @@ def show_incidents(parsed: argparse.Namespace) -> int:
                 (iso(row.started_at) or "")[:19],
                 _length(row.time_to_restart_ns),
                 _length(row.time_to_recover_ns) + ("+" if row.is_open else ""),
-                "-" if row.lost_steps is None else str(row.lost_steps),
+                "-" if row.lost_steps is None else at_least(str(row.lost_steps), row.told_every),
                 row.cause,
                 "planned" if row.is_planned else "open" if row.is_open else "",
             )
@@ -124,7 +125,13 @@ def show_incident(parsed: argparse.Namespace) -> int:
     if view.contradicted_by is not None:
         print(f"against that: {view.contradicted_by}")
     print(f"started {iso(incident.started_at)}, ended {iso(incident.ended_at) or 'not yet'}")
-    lost = "lost steps not known" if incident.lost_steps is None else f"{incident.lost_steps} steps redone"
+    lost = (
+        "lost steps not known"
+        if incident.lost_steps is None
+        else at_least(f"{incident.lost_steps} steps redone", incident.told_every)
+    )
+    if incident.is_loss_least:
+        lost += f" (only {each_step(incident.told_every)} is told)"
     print(f"{_length(incident.time_to_recover_ns)} to recover, {lost}")
     for part in incident.parts:
         print(f"  {part.name:<14} {_length(part.length_ns)}")

@@ -299,6 +299,7 @@ _FIELDS: dict[str, dict[str, tuple[bool, Check]]] = {
         "durations_us": (_REQUIRED, _list_of(_COUNT, MOST_STEPS)),
         "count": (_OPTIONAL, _integer(1, MOST_STEPS)),
         "loss": (_OPTIONAL, _list_of(_finite, MOST_STEPS)),
+        "every": (_OPTIONAL, _integer(1, MOST_STEPS)),
     },
     "checkpoint": {
         "step": (_REQUIRED, _STEP),

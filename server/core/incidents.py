@@ -135,6 +135,7 @@ class IncidentFindings:
     rollback: Rollback | None
     lost_steps: int | None
     lost_ns: int | None
+    told_every: int = 1
     fingerprint: Fingerprint | None = None
     facets: Pairs = ()
     relaunches: tuple[RelaunchVerdict, ...] = ()
@@ -204,4 +205,5 @@ def incident(
         facets=findings.facets,
         relaunches=findings.relaunches,
         is_cost_least=capacities.is_known and paid_until < end,
+        told_every=findings.told_every,
     )

@@ -70,6 +70,7 @@ def _distribution(grouped_by: str, group: str, members: Sequence[Incident]) -> R
         lost_steps=_sum_of_known([each.lost_steps for each in members]),
         lost_ns=_sum_of_known([each.lost_ns for each in members]),
         lost_gpu_ns=None if None in gpu_ns else sum(each or 0 for each in gpu_ns),
+        is_loss_least=any(each.is_loss_least for each in members if each.lost_steps is not None),
     )
 
 

@@ -241,6 +241,7 @@ def rollback_figures(rollback: Rollback) -> dict[str, object]:
         "to_step": rollback.to_step,
         "steps": rollback.steps,
         "seconds": seconds(rollback.lost_ns),
+        "is_least": rollback.is_least,
     }
 
 
@@ -277,6 +278,8 @@ def incident_figures(incident: Incident) -> dict[str, object]:
         "time_to_recover_seconds": seconds(incident.time_to_recover_ns),
         "lost_steps": incident.lost_steps,
         "lost_seconds": seconds(incident.lost_ns),
+        "lost_steps_is_least": incident.is_loss_least,
+        "steps_told_every": incident.told_every,
         "lost_gpu_hours": gpu_hours(incident.lost_gpu_ns),
         "lost_gpu_hours_is_least": incident.is_cost_least,
         "rollback": None if incident.rollback is None else rollback_figures(incident.rollback),
@@ -361,6 +364,7 @@ def _recovery(distributions: tuple[RecoveryDistribution, ...]) -> dict[str, dict
             "failed_relaunches": each.failed_relaunches,
             "lost_steps": each.lost_steps,
             "lost_seconds": seconds(each.lost_ns),
+            "lost_steps_is_least": each.is_loss_least,
             "lost_gpu_hours": gpu_hours(each.lost_gpu_ns),
         }
     return groups

@@ -80,6 +80,25 @@ def count(value: int, one: str, many: str | None = None) -> str:
     return f"no {name}" if value == 0 else f"{number(value)} {name}"
 
 
+def each_step(every: int) -> str:
+    """Which steps somebody tells: `every 10th step`."""
+    teens = 11 <= every % 100 <= 13
+    ending = "th" if teens else {1: "st", 2: "nd", 3: "rd"}.get(every % 10, "th")
+    return f"every {number(every)}{ending} step"
+
+
+def at_least(words: str, told_every: int) -> str:
+    """What so many steps are, or took, where only each `told_every`-th is told: more may be lost than that."""
+    return words if told_every <= 1 else f"at least {words}"
+
+
+def steps_lost(steps: int, told_every: int, what: str = "lost") -> str:
+    """`no steps lost`, `12 steps lost`, `at least 0 steps lost`."""
+    if told_every > 1 and not steps:
+        return f"at least 0 steps {what}"
+    return at_least(f"{count(steps, 'step')} {what}", told_every)
+
+
 def exit_code(code: int) -> str:
     """An exit code with the name of its signal: `−9 SIGKILL`, `137 SIGKILL`, `1`."""
     number_of_signal = -code if code < 0 else code - 128

@@ -103,7 +103,9 @@ def incident_blocks(incidents: Sequence[IncidentMark], as_of: int, axis: Axis, l
         name = "planned restart" if incident.is_planned else text.cause(incident.cause)
         tone = Tone.OPEN if incident.is_open else Tone.PLANNED if incident.is_planned else Tone.FAULT
         lost = (
-            "lost steps unknown" if incident.lost_steps is None else text.count(incident.lost_steps, "step") + " lost"
+            "lost steps unknown"
+            if incident.lost_steps is None
+            else text.steps_lost(incident.lost_steps, incident.told_every)
         )
         cost = "" if incident.lost_gpu_ns is None else " · " + text.gpu_hours(incident.lost_gpu_ns)
         ending = "recovered in " + text.duration(incident.time_to_recover_ns)

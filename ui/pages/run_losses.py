@@ -230,7 +230,7 @@ def _incident_row(incident: Incident, longest: int) -> Sequence[Content]:
         anatomy_bar(incident, longest),
         _to_restart(incident),
         [text.duration(incident.so_far_ns), " so far" if incident.is_open else "" if incident.ended_at else ", never"],
-        text.number(incident.lost_steps)
+        text.at_least(text.number(incident.lost_steps), incident.told_every)
         if incident.lost_steps is not None
         else "not yet"
         if incident.is_open

@@ -104,7 +104,9 @@ def _row(each: RecoveryDistribution) -> Sequence[Content]:
         _tail(recover, 20, lambda of: of.p95_ns),
         text.DASH if recover is None else text.duration(recover.max_ns),
         text.number(each.failed_relaunches),
-        text.DASH if each.lost_steps is None else text.number(each.lost_steps),
+        text.DASH
+        if each.lost_steps is None
+        else f"{'at least ' if each.is_loss_least else ''}{text.number(each.lost_steps)}",
         lost,
     )
 
