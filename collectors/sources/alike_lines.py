@@ -190,6 +190,12 @@ def steps_between(before: int, step: int) -> int:
     return step if before == 1 and step % 5 == 0 else step - before
 
 
+def told_every(interval: int, before: int) -> int:
+    """Each how many-th step is told, where the last lines are `interval` apart; of a bar, which is drawn when there is
+    time, that was `before`, and falls by half at most from one state to the next."""
+    return max(interval, (before + 1) // 2)
+
+
 def _bar_now(kind: Alike, run: Run, count: int, step_at: int, clock: bytes, rate: bytes) -> int:
     """When a bar was drawn: the instant in the second of its clock that fits its rate best; -1: unknown, or earlier."""
     try:
@@ -262,9 +268,7 @@ def read_run(
             continue
         start = step_at
         if count != every:
-            interval = steps_between(step, done)
-            if not rate or interval > every:
-                every = interval
+            every = told_every(steps_between(step, done), every if rate else 1)
         count += untimed
         if took:
             try:

@@ -29,7 +29,7 @@ from rerail.collectors.sources.line_wrappings import cut_records, is_piece
 from rerail.collectors.sources.log_lines import LocalClock
 from rerail.collectors.sources.progress import ProgressLog
 from rerail.collectors.sources.progress_lines import SIGNS, may_tell
-from rerail.collectors.sources.tail import shown
+from rerail.collectors.sources.tail import parted_bars, shown
 from rerail.collectors.sources.telling import LITERALS, is_telling
 from rerail.collectors.sources.tracebacks import HEAD, Tracebacks
 from rerail.server.core.facts import Fact
@@ -472,6 +472,7 @@ def _read(
         digest.update(block)
         read.bytes += len(block)
         read.nuls += block.count(0)
+        block = parted_bars(block)
         done = reader.take(block, offset)
         if options.is_dated is not None and state.last_at is not None:
             options.is_dated()

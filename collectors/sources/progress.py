@@ -25,8 +25,7 @@ Rules
 - A load lasts from the line that it begins with to the one it ends with, where the program itself had told the time
   since its last step. Otherwise how long it took is not known, and the time before it stays unexplained.
 - A save that only says it was scheduled is captured; one that is loaded later was durable by then.
-- Where a log prints only each so-many-th step it is said with the steps (`every`): more may be done than are told. Of a
-  bar, which is drawn when there is time, the most steps between two of its states count.
+- Where a log prints only each so-many-th step it is said with the steps (`every`): more may be done than are told.
 - Steps that follow each other are stated together, at most `MOST_TOGETHER`: whoever calls says when to state them.
 - The state is plain data and part of the cursor, so that another instance can go on.
 """
@@ -47,6 +46,7 @@ from rerail.collectors.sources.alike_lines import (
     alike_bar,
     read_run,
     steps_between,
+    told_every,
 )
 from rerail.collectors.sources.attempts import FACTS_PER_BYTE, Attempts
 from rerail.collectors.sources.line_wrappings import may_be_record
@@ -713,7 +713,10 @@ class ProgressLog:
         count = step - before if before is not None else 1 if each is not None else 0
         if before is not None and count > 0:
             interval = steps_between(before, step)
-            state.every = max(interval, state.every) if is_bar or not state.has_steps else interval
+            if state.has_steps:
+                state.every = told_every(interval, state.every if is_bar else 1)
+            else:
+                state.every = max(interval, state.every)
         count += state.untimed if count > 0 else 0
         if count <= 0:
             state.first = [] if state.has_steps else [step, at]

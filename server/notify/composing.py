@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from rerail.server.core.alert_life import Standing
 from rerail.server.core.similar import SAME_FAULT, STRONG
-from rerail.server.core.words import duration, steps_lost
+from rerail.server.core.words import count, duration, steps_lost
 from rerail.server.errors import NotFoundError
 from rerail.server.notify.messages import LINES, Message, Told
 from rerail.server.queries import Queries

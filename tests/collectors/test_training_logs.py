@@ -16,6 +16,7 @@ from rerail.collectors.sources.log_reader import read_log
 from rerail.collectors.sources.progress_lines import Progress, Told, may_tell, read_progress
 from rerail.server.core.facts import CheckpointMoment, Evidence, Fact, RunStarted, Steps
 from rerail.server.core.fold import RunFold
+from rerail.server.core.steps import stated_ends
 from rerail.server.core.view import Checkpoint, RunView
 from tests.story import seconds_by_phase
 
@@ -38,20 +39,27 @@ def told_by(text: str) -> Progress:
 
 
 @pytest.mark.parametrize(
-    ("name", "framework", "high_water", "cause", "lost", "redone_from", "seconds"),
+    ("name", "framework", "high_water", "cause", "lost", "every", "redone_from", "seconds"),
     [
-        ("megatron.log", "megatron", 50, "gpu_oom", 20, 20,
+        ("megatron.log", "megatron", 50, "gpu_oom", 20, 10, 20,
          {"initializing": 60, "loading": 40, "saving": 20, "recomputing": 70, "training": 170}),
-        ("torchtitan.log", "torchtitan", 40, "nccl_timeout", 10, 20,
+        ("torchtitan.log", "torchtitan", 40, "nccl_timeout", 10, 10, 20,
          {"initializing": 85, "loading": 15, "saving": 10, "recomputing": 28, "training": 88}),
-        ("deepspeed.log", "deepspeed", 40, "sigkill", 10, 20,
+        ("deepspeed.log", "deepspeed", 40, "sigkill", 10, 10, 20,
          {"initializing": 100, "loading": 10, "saving": 12, "recomputing": 30, "training": 80}),
-        ("maxtext.log", "maxtext", 5, "unknown", 1, 3, {"initializing": 60, "recomputing": 12, "training": 20}),
-        ("transformers_5.24.log", "transformers", 30, "user_exception", 3, 16, {}),
+        ("maxtext.log", "maxtext", 5, "unknown", 1, 1, 3, {"initializing": 60, "recomputing": 12, "training": 20}),
+        ("transformers_5.24.log", "transformers", 30, "user_exception", 3, 1, 16, {}),
     ],
 )  # fmt: skip
 def test_a_log_of_a_framework_tells_its_attempts_and_where_the_time_went(
-    name: str, framework: str, high_water: int, cause: str, lost: int, redone_from: int, seconds: dict[str, float]
+    name: str,
+    framework: str,
+    high_water: int,
+    cause: str,
+    lost: int,
+    every: int,
+    redone_from: int,
+    seconds: dict[str, float],
 ):
     facts = facts_of(name)
     (started,) = [fact for fact in facts if isinstance(fact, RunStarted)]
@@ -60,9 +68,11 @@ def test_a_log_of_a_framework_tells_its_attempts_and_where_the_time_went(
     (incident,) = view.incidents
     assert incident.verdict.cause == cause
     assert (incident.attempts, incident.lost_steps) == ((0,), lost)
+    assert (incident.told_every, incident.is_loss_least) == (every, every > 1)  # of the steps between nothing is known
     assert view.high_water_step == high_water
     (rollback,) = view.rollbacks
-    assert (rollback.attempt, rollback.to_step) == (1, redone_from)
+    assert (rollback.attempt, rollback.to_step, rollback.told_every) == (1, redone_from, every)
+    assert any("is told" in note for note in view.data_quality.notes) == (every > 1)
     assert view.data_quality.contradictions == () or name == "torchtitan.log"
     told = seconds_by_phase(view)
     assert {phase: told.get(phase) for phase in seconds} == seconds
@@ -73,13 +83,15 @@ def test_the_bars_of_a_real_run_are_read_to_a_tenth_of_a_second():
     steps = [fact for fact in facts_of("transformers_5.24.log") if isinstance(fact, Steps)]
     ends = {}
     for fact in steps:
-        ends[fact.restart, fact.first_step + fact.step_count - 1] = (fact.start + sum(fact.durations_us) * 1000) / 1e9
+        for number, end in enumerate(stated_ends(fact.start, fact.durations_us, fact.count), fact.first_step):
+            ends[fact.restart, number] = end / 1e9
     base = 1795998800.0
     assert ends[0, 8] - base == pytest.approx(88.27, abs=0.1)
     assert ends[0, 19] - base == pytest.approx(91.18, abs=0.1)
     assert ends[1, 24] - base == pytest.approx(106.44, abs=0.1)
     assert ends[1, 30] - base == pytest.approx(107.98, abs=0.1)
-    assert sum(fact.step_count for fact in steps if fact.restart == 0) == 19
+    assert [number for attempt, number in ends if attempt == 0] == list(range(1, 20))
+    assert {fact.every for fact in steps if fact.restart == 0} == {None}  # every state that was drawn is read
 
 
 def bars(epoch: int, *, end: str = "\n") -> str:
@@ -99,8 +111,7 @@ def test_bars_without_a_stamp_are_dated_by_their_clock_from_an_instant_behind_th
     )  # fmt: skip
     written = 1_793_700_200 * 10**9
     read = read_log(io.BytesIO(text.encode()), emitter="log", run="r", written_at=written)
-    lines = 50 if end == "\n" else 1  # of a bar that is drawn over itself the last state is left
-    assert (read.steps_undated, read.bars_dated_back) == (lines, lines)
+    assert (read.steps_undated, read.bars_dated_back) == (50, 50)
     assert len({fact.seq for fact in read.facts}) == len(read.facts)
     told = {step: fact for fact in read.facts if isinstance(fact, Steps)
             for step in range(fact.first_step, fact.first_step + fact.step_count)}  # fmt: skip
@@ -110,11 +121,11 @@ def test_bars_without_a_stamp_are_dated_by_their_clock_from_an_instant_behind_th
     assert (told[1].start, told[50].at) == (1_793_700_001 * 10**9, 1_793_700_021 * 10**9)
     assert (told[101].start, told[150].at) == (written - 20 * 10**9, written)
     without = read_log(io.BytesIO(text.encode()), emitter="log", run="r")
-    assert (without.steps_undated, without.bars_dated_back) == (2 * lines, 0)
+    assert (without.steps_undated, without.bars_dated_back) == (100, 0)
 
 
-@pytest.mark.parametrize(("end", "states"), [("\n", 50), ("\r", 1)])
-def test_the_epochs_of_bars_that_nothing_dates_go_on_with_the_count(end: str, states: int):
+@pytest.mark.parametrize("end", ["\n", "\r"])
+def test_the_epochs_of_bars_that_nothing_dates_go_on_with_the_count(end: str):
     """Each was over when the next began, as far as that is known; of many the first states are let go, no step is."""
     written = 1_793_700_200 * 10**9
     text = "".join(bars(epoch, end=end) + "\n" for epoch in range(12))
@@ -125,7 +136,7 @@ def test_the_epochs_of_bars_that_nothing_dates_go_on_with_the_count(end: str, st
     assert sum(count for _, count, _, _ in steps) == 600 and read.steps_undated == 0
     assert (steps[0][2], steps[-1][3]) == (written - 12 * 20 * 10**9, written)
     assert all(before[3] == after[2] and before[0] + before[1] == after[0] for before, after in pairwise(steps))
-    assert len({fact.seq for fact in read.facts}) == len(read.facts) and read.bars_dated_back <= 12 * states
+    assert len({fact.seq for fact in read.facts}) == len(read.facts) and read.bars_dated_back <= 12 * 50
 
 
 def test_an_asynchronous_save_is_captured_first_and_durable_later():
