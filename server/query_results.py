@@ -192,6 +192,8 @@ class IncidentMark:
     lost_gpu_ns: int | None
     told_every: int = 1
     """As of `Incident`: above 1 `lost_steps` and `lost_ns` are at least so much."""
+    is_down_untold: bool = False
+    """As of `Incident`: how long it was down is not known, its lengths are at least so much."""
 
 
 @dataclass(frozen=True, slots=True)

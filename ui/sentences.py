@@ -172,8 +172,11 @@ def incident_sentence(incident: Incident, *, sees_training: bool = True) -> tupl
                 Phrase(f"Ran again after {recover}", "#anatomy", True),
                 Phrase(f". Nobody speaks of its steps: what ground was lost is not known{spent}."),
             )
-        phrases.append(Phrase(f"Recovered in {recover}", "#anatomy", True))
-        phrases.append(Phrase(f": {restart} until training stepped again"))
+        at_least = "at least " if incident.is_down_untold else ""
+        phrases.append(Phrase(f"Recovered in {at_least}{recover}", "#anatomy", True))
+        phrases.append(
+            Phrase(f": {text.DOWN_UNTOLD}" if incident.is_down_untold else f": {restart} until training stepped again")
+        )
         regained = incident.so_far_ns - incident.time_to_restart_ns - incident.untold_ns
         phrases.append(Phrase(f", then {text.duration(regained)} to regain lost ground. " if regained > 0 else ". "))
     if incident.is_open and incident.rollback is None:

@@ -25,6 +25,8 @@ Rules
 - A load lasts from the line that it begins with to the one it ends with, where the program itself had told the time
   since its last step. Otherwise how long it took is not known, and the time before it stays unexplained.
 - A save that only says it was scheduled is captured; one that is loaded later was durable by then.
+- Where a restart is dated by nothing but what was told before it, how long the run was down is not known
+  (`down_untold`).
 - Where a log prints only each so-many-th step it is said with the steps (`every`): more may be done than are told.
 - Steps that follow each other are stated together, at most `MOST_TOGETHER`: whoever calls says when to state them.
 - The state is plain data and part of the cursor, so that another instance can go on.
@@ -104,6 +106,8 @@ class ProgressLog:
         self.state = state or ProgressState()
         self._clock = clock
         self._raw = b""
+        self._is_counted_on = False
+        """The instant of what is told now is that of no stamp: it follows from what was told before, or after."""
         self._prefix = b""
         """What every line of the speaker begins with, where nothing but its name stands there."""
         self._likes: dict[int, Line] = {}
@@ -155,6 +159,7 @@ class ProgressLog:
                 if self._is_own:
                     self._hear(at)
                     self.attempts.heard(at)
+            self._is_counted_on = at is not None and line.at is None and stamp is None and not _RECEIVED.match(raw)
             self._follow_launcher()
             if at is None and told.told is Told.STEP and told.bar_seconds is not None:
                 self._wait_for_an_instant(told, line)
@@ -165,6 +170,7 @@ class ProgressLog:
                     self._likes[told.rule] = line
                 elif at is not None and line.at is None and stamp is None and told.epoch is None:
                     self._learn_bar(raw, line)
+        self._is_counted_on = False
         return bool(found) and not is_of_a_terminal  # what stands behind a bar is still to be read
 
     def take_quickly(self, raw: bytes, offset: int) -> bool:
@@ -226,7 +232,7 @@ class ProgressLog:
         """
         state, known, alikes = self.state, self.attempts.state, self._alikes
         if (
-            not alikes or not self._is_undisturbed or not state.has_steps or state.saving or state.first
+            not alikes or not self._is_undisturbed or not state.has_steps or state.bars or state.saving or state.first
             or known.held or not known.is_started or known.last_at is None or state.step_at is None
             or (state.pause_began is not None and state.pause_began >= state.step_at)
             or known.attempt != state.attempt
@@ -378,6 +384,8 @@ class ProgressLog:
         if state.is_counted and state.speaker is not None and line.stream != state.stream:
             return state.heard_at
         if told.bar_seconds is not None and told.epoch == state.bar_epoch and state.bar_base:
+            if state.bars or (state.has_steps and state.step is not None and told.step < state.step):
+                return None  # another process drew it: its clock began when that process began, nobody says when
             return self._bar_instant(told, told.bar_seconds)
         before, begun = self._done_before, self._since
         if told.seconds is not None and (told.framework == "nemo" or (state.is_counted and told.framework in COUNTED)):
@@ -471,9 +479,11 @@ class ProgressLog:
             return
         waiting, self.state.waiting = self.state.waiting, []
         settled = 0
+        self._is_counted_on = True
         for epoch in reversed(epochs):
             ended += epoch[-1][1] * SECOND
             settled = self._date_epoch(epoch, ended, waiting, settled)
+        self._is_counted_on = False
         self.state.waiting = [*waiting[settled:], *self.state.waiting]
 
     def _may_come_before(self, epoch: list[list[Any]], began: int, following: list[list[Any]]) -> bool:
@@ -936,13 +946,14 @@ class ProgressLog:
                 if known.last_at is not None:
                     attempts.finish_before_line()  # what waited for a stamp was printed before
                 ended = self.state.silence[0] if self.state.silence else known.last_at or at
+                is_untold = self._is_counted_on and at <= max(ended, self.state.step_at or ended)
                 attempts.end(min(at, ended), Outcome.FAILED if known.evidence_count else None)
                 attempt = known.attempt + 1
             else:
-                attempt = known.attempt
+                attempt, is_untold = known.attempt, False
                 at = min(at, self.state.began_at or at)
             self._forget()
-            self._begin(at, attempt)
+            self._begin(at, attempt, is_down_untold=is_untold)
         else:
             attempts.next_where_untold(at)
             self._forget()
@@ -965,7 +976,7 @@ class ProgressLog:
             began = self.state.began_at
             self._begin(at if began is None else min(at, began), self.attempts.state.attempt)
 
-    def _begin(self, at: int, attempt: int) -> None:
+    def _begin(self, at: int, attempt: int, *, is_down_untold: bool = False) -> None:
         known = self.attempts.state
         is_first = not known.is_started
         scope, initiator = (None, None) if is_first else self.attempts.how_restarted()
@@ -978,6 +989,7 @@ class ProgressLog:
             self.state.began_at = at  # of a whole log the next line that is looked at may be one of steps
         self._say(
             AttemptStarted, at, scope=scope, initiator=initiator, world_size=self.state.world_size,
+            down_untold=is_down_untold or None,
         )  # fmt: skip
         self._say(RecoveryMark, at, stage=MarkStage.WORKERS_STARTED, by="log")
         if not self.state.is_told and self.state.framework not in (None, "any"):

@@ -160,5 +160,7 @@ def _incident(mark: IncidentMark) -> dict[str, object]:
         "cause": mark.cause,
         "lost_steps": mark.lost_steps,
         "lost_steps_is_least": mark.told_every > 1,
-        "time_to_recover_seconds": None if mark.time_to_recover_ns is None else round(mark.time_to_recover_ns / 1e9, 3),
+        "time_to_recover_seconds": None
+        if mark.time_to_recover_ns is None or mark.is_down_untold
+        else round(mark.time_to_recover_ns / 1e9, 3),
     }

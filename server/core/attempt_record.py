@@ -273,6 +273,11 @@ class AttemptRecord:
         return min((every for *_, every in self._told_every.values()), default=None)
 
     @property
+    def is_down_untold(self) -> bool:
+        """How long none ran before it is not known, as far as anybody says."""
+        return any(fact.down_untold for *_, fact in self.started)
+
+    @property
     def earliest_open_phase(self) -> int | None:
         """Start of the first phase whose end was not told."""
         return min(

@@ -281,6 +281,7 @@ _FIELDS: dict[str, dict[str, tuple[bool, Check]]] = {
         "launcher": (_OPTIONAL, _text(LONGEST_NAME)),
         "versions": (_OPTIONAL, _pairs),
         "config": (_OPTIONAL, _json_object),
+        "down_untold": (_OPTIONAL, _flag),
     },
     "attempt_ended": {
         "outcome": (_OPTIONAL, _one_of(Outcome)),

@@ -173,6 +173,8 @@ class AttemptStarted(Fact):
     versions: Pairs = ()
     config: str | None = None
     """Raw recovery settings as one JSON object."""
+    down_untold: bool | None = None
+    """How long none ran before it is not known: nothing dates it, and its instant only follows what was told before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -234,6 +234,7 @@ class RunFold:
                 current_step is not None,
                 wide.speaks_for_ranks,
                 self._unnoticed(records, surroundings),
+                untold_restarts=[number for number, record in enumerate(records) if number and record.is_down_untold],
                 told_every=max(
                     (every for every, around in zip(told_every, surroundings, strict=True) if around.is_interrupted),
                     default=1,
@@ -476,6 +477,7 @@ class RunFold:
             lost_steps=None if lowest is None else lowest.steps,
             lost_ns=None if lowest is None else lowest.lost_ns,
             told_every=_told_every(records[: bounds.attempts[-1] + 1])[bounds.attempts[0]],
+            is_down_untold=any(records[number].is_down_untold for number in involved[1:]),
             fingerprint=fingerprint_of(judged.verdict, struck, self.run_id, is_planned=bounds.is_planned),
             facets=facets_of(judged.verdict, attempts[first], self.run_id),
             relaunches=tuple(self._relaunch(number, records, surroundings) for number in bounds.attempts[1:]),

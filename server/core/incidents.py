@@ -136,6 +136,7 @@ class IncidentFindings:
     lost_steps: int | None
     lost_ns: int | None
     told_every: int = 1
+    is_down_untold: bool = False
     fingerprint: Fingerprint | None = None
     facets: Pairs = ()
     relaunches: tuple[RelaunchVerdict, ...] = ()
@@ -206,4 +207,5 @@ def incident(
         relaunches=findings.relaunches,
         is_cost_least=capacities.is_known and paid_until < end,
         told_every=findings.told_every,
+        is_down_untold=findings.is_down_untold,
     )

@@ -330,6 +330,9 @@ class Incident:
     told_every: int = 1
     """Only each so-many-th step was told where it struck: so many more, less one, may be lost, and their time."""
 
+    is_down_untold: bool = False
+    """Nothing dates a restart of it: how long it was down is not known, and its lengths are at least so much."""
+
     @property
     def is_loss_least(self) -> bool:
         """`lost_steps` and `lost_ns` are at least so much: steps that nobody told of may be lost too."""
@@ -724,5 +727,5 @@ class RunView:
     @property
     def recoveries_ns(self) -> tuple[int, ...]:
         """Time to recover of each unplanned incident that recovered, ascending."""
-        lengths = (incident.time_to_recover_ns for incident in self.unplanned_incidents)
+        lengths = (each.time_to_recover_ns for each in self.unplanned_incidents if not each.is_down_untold)
         return tuple(sorted(length for length in lengths if length is not None))

@@ -16,6 +16,7 @@ THIN = "\u202f"
 """A narrow space that does not break, between a number and its unit."""
 
 NANOSECONDS = 1_000_000_000
+DOWN_UNTOLD = "how long it was down is unknown: nothing that was told dates the restart"
 
 
 def duration(length_ns: int | None, unknown: str = UNKNOWN) -> str:

@@ -104,6 +104,7 @@ def mark_of(incident: Incident) -> IncidentMark:
         lost_ns=incident.lost_ns,
         lost_gpu_ns=incident.lost_gpu_ns,
         told_every=incident.told_every,
+        is_down_untold=incident.is_down_untold,
     )
 
 

@@ -16,8 +16,10 @@ from rerail.collectors.sources.log_reader import read_log
 from rerail.collectors.sources.progress_lines import Progress, Told, may_tell, read_progress
 from rerail.server.core.facts import CheckpointMoment, Evidence, Fact, RunStarted, Steps
 from rerail.server.core.fold import RunFold
+from rerail.server.core.report import incident_figures
 from rerail.server.core.steps import stated_ends
 from rerail.server.core.view import Checkpoint, RunView
+from rerail.ui import text
 from tests.story import seconds_by_phase
 
 LOGS = Path(__file__).parent.parent / "corpus" / "training_logs"
@@ -499,6 +501,43 @@ def test_bars_that_begin_again_behind_a_crash_are_another_attempt(end: str, load
     assert view.outcome == "completed" and view.high_water_step == 40
     assert [fact.restart for fact in facts if isinstance(fact, Evidence) and "NaN" in fact.text] == [0]
     assert all(fact.restart == 1 for fact in facts if isinstance(fact, Evidence) and "completed" in fact.text)
+    assert incident.is_down_untold and incident_figures(incident)["time_to_restart_seconds"] is None
+    assert text.to_restart(incident) == text.UNKNOWN and view.recoveries_ns == () and view.recovery[0].restart is None
+    assert any("how long the run was down is unknown" in note for note in view.data_quality.notes)
+
+
+@pytest.mark.parametrize(
+    ("begins", "resumes", "ends", "down", "is_untold"),
+    [
+        ("", "", "", 0, True),
+        ("", "", "2026-11-30 08:10:00,000 INFO done", 0, True),
+        # the loop began at a stamp; behind the crash the bar's clock is counted back
+        ("[INFO|trainer.py:1618] 2026-11-30 08:00:00,000 >> ", "", "", 546, False),
+        ("[INFO|trainer.py:1618] 2026-11-30 08:00:00,000 >> ", "", "2026-11-30 08:05:00,000 INFO done", 206, False),
+        ("[INFO|trainer.py:1618] 2026-11-30 08:00:00,000 >> ", "[INFO|trainer.py:1618] 2026-11-30 08:03:00,000 >> ", "",
+         126, False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("end", ["\n", "\r"])
+def test_how_long_a_run_was_down_between_bars_is_known_by_a_stamp_or_not_at_all(
+    begins: str, resumes: str, ends: str, down: int, is_untold: bool, end: str
+):
+    before = end.join(bar_of(step, 2 * step) for step in range(1, 28))
+    after = end.join(bar_of(step, 2 * (step - 20)) for step in range(21, 41))
+    written_at = 1_796_026_240 * 10**9  # 08:10:40
+    lines = (
+        begins + HF_BEGINS[0],
+        *HF_BEGINS[1:],
+        before,
+        *HF_CRASH,
+        *(resumes + line for line in HF_RESUMES),
+        after,
+        ends,
+    )
+    view = view_of(whole("\n".join((*lines, "")), written_at))
+    (incident,) = view.incidents
+    assert incident.is_down_untold == is_untold
+    assert round((incident.time_to_restart_ns + incident.untold_ns) / 1e9) == down
 
 
 @pytest.mark.parametrize("end", ["\n", "\r"])

@@ -192,7 +192,8 @@ def _recovery_words(incident: Incident) -> str:
         return f"{text.duration(incident.so_far_ns)} so far"
     if incident.ended_at is None:
         return f"never: the run ended {text.duration(incident.so_far_ns)} later"
-    return text.duration(incident.time_to_recover_ns)
+    known = text.duration(incident.time_to_recover_ns)
+    return f"at least {known}: {text.DOWN_UNTOLD}" if incident.is_down_untold else known
 
 
 def _anatomy(incident: Incident) -> Markup:

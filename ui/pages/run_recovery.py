@@ -63,7 +63,11 @@ def _rates(rates: FailureRates) -> Markup:
 
 
 def _strip(view: RunView) -> list[Markup]:
-    recovered = [incident for incident in view.unplanned_incidents if incident.time_to_recover_ns is not None]
+    recovered = [
+        incident
+        for incident in view.unplanned_incidents
+        if incident.time_to_recover_ns is not None and not incident.is_down_untold
+    ]
     if not recovered:
         return []
     strip = recovery_strip([(incident.incident_id, incident.so_far_ns) for incident in recovered])
