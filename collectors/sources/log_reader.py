@@ -485,6 +485,7 @@ def _read(
         before_it = progress.state.dated_back
         progress.date_end(options.written_at)
         read.bars_dated_back = progress.state.dated_back - before_it
+    progress.tell_ahead()
     progress.flush_all()
     read.steps_undated, read.counted = progress.state.undated, tuple(progress.state.counted)
     read.is_stamped = state.last_at is not None and state.last_at != fallback_at

@@ -89,7 +89,12 @@ COUNTED = frozenset({"nemo", "megatron", "maxtext"})
 BRING_UP = frozenset({Told.BANNER, Told.LOADING, Told.LOADED, Told.READY, Told.FRESH})
 NOT_OF_TRAINING = frozenset({"cpp", "torchrun", "nvrx", "monitor"})
 """Whose lines come whether training goes on or not: watchdogs and launchers."""
-SAVES_WHILE_WAITING = frozenset({"transformers"})
+SAVES_WHILE_WAITING = frozenset({"transformers", "lightning"})
+ONE_SAVE_AT_A_TIME = frozenset({"maxtext"})
+"""Whose checkpointer waits for the save before, where another one begins."""
+OF_SAVES = frozenset({Told.SAVING, Told.SCHEDULED, Told.SAVED})
+MOST_AHEAD = 2
+"""A save may hold so many steps more than were told: MaxText tells a step when the next one is under way."""
 _RECEIVED = re.compile(rb"^(\d{9,10})\.(\d{1,9}) ")
 LABEL_WITHIN = 100
 LONGEST_PREFIX = 24
@@ -295,7 +300,7 @@ class ProgressLog:
         if self._tells_no_instants:
             return False
         if self._prefix:
-            return raw.startswith(self._prefix)
+            return raw.startswith(self._prefix) or (self._prefix[:1] == b"[" and raw[:1] != b"[")  # it names nobody
         known = self.state.label
         if known is None or self.state.step is None:
             return True
@@ -582,7 +587,10 @@ class ProgressLog:
         if state.framework is None or state.framework == "any":
             state.framework = told.framework
         if told.framework == "any" and state.framework != "any" and told.told is not Told.STEP:
-            return  # the framework says so in its own words
+            if told.told not in OF_SAVES or state.tells_saves or not state.has_steps:
+                return  # the framework says so in its own words
+        elif told.told in OF_SAVES and told.framework != "any":
+            state.tells_saves = True
         if told.step is not None and told.step > LARGEST_STEP:
             return
         if at is not None and told.told is not Told.BANNER:
@@ -594,7 +602,10 @@ class ProgressLog:
         elif told.told is Told.FRESH:
             state.base = 0 if not state.has_steps else state.base
         elif told.told is Told.FINISHED and not (at is None and state.bars):
-            self._finished(at if at is not None else state.heard_at)
+            is_launchers = told.framework == "deepspeed"
+            state.processes_done += is_launchers
+            if not is_launchers or state.processes_done >= (self.attempts.state.ranks_per_node or 1):
+                self._finished(at if at is not None else state.heard_at, is_launchers=is_launchers)
         elif at is None:
             self._undated(told)
         elif told.told is Told.STEP:
@@ -607,11 +618,13 @@ class ProgressLog:
         """What begins without a stamp begins at the last one; what ends waits for the next."""
         state = self.state
         is_placed = state.heard_at is not None and not state.bars
-        if told.told is Told.LOADING and is_placed and state.heard_at != state.said_at:
+        if told.told is Told.SAVE_TOOK:
+            self._save_took(told)
+        elif told.told is Told.LOADING and is_placed and state.heard_at != state.said_at:
             state.loading = [told.step, None]
         elif told.told in (Told.SAVING, Told.LOADING, Told.EVALUATING) and is_placed and state.heard_at is not None:
             self._moment(told, state.heard_at)
-        elif told.told is not Told.STEP and self._has_room_to_wait():
+        elif told.told not in (Told.STEP, Told.CLOCK) and self._has_room_to_wait():
             is_stated = told.told is Told.SAVED and is_placed and state.heard_at is not None and not state.begins
             if is_stated and state.heard_at is not None:
                 self._durable_by(told, state.heard_at)
@@ -635,6 +648,17 @@ class ProgressLog:
         self._own_attempt(at)
         self._say(CheckpointMoment, at, step=step, stage=CheckpointStage.DURABLE)
 
+    def _save_took(self, told: Progress) -> None:
+        """How long training waited for saves that no stamp ends: they are over so long after they began."""
+        state = self.state
+        if not state.saving or state.bars or told.seconds is None:
+            return
+        ended = [one for one in state.waiting if one[0] == Told.SAVED.value]
+        state.waiting = [one for one in state.waiting if one[0] != Told.SAVED.value]
+        at = state.saving[1] + round(told.seconds * SECOND)
+        for _, framework, step, *_ in ended:
+            self._saved(Progress(Told.SAVED, framework, step), at)
+
     def _settle(self, at: int, told: Progress | None, *, by_another: bool = False) -> None:
         """What waited for a stamp was before the steps that this one ends, where it tells how long they took.
 
@@ -651,6 +675,9 @@ class ProgressLog:
             before = self._done_before
             if before is not None and told.bar_seconds is None and told.step > before:
                 at -= round(told.seconds * SECOND) * (told.step - before)
+        elif told is not None and told.told is Told.STEP and told.bar_seconds is None:
+            # Steps were done before this stamp too, and nobody says how long they took: so is not how long it saved.
+            state.waiting = [one for one in state.waiting if one[4:5] != [True] or one[3] is not None]
         at = max(at, state.heard_at or at)
         waiting, state.waiting = state.waiting, []
         for kind, framework, step, seconds, *_ in waiting:
@@ -828,10 +855,35 @@ class ProgressLog:
         if step is None:
             return
         stage = CheckpointStage.CAPTURED if is_captured else CheckpointStage.DURABLE
+        if told.framework in ONE_SAVE_AT_A_TIME:
+            self._follows_save(step, at)
         captured = [one for one in state.captured if one != step]
         state.captured = [*captured, step][-MOST_CAPTURED:] if is_captured else captured
         mode = "async" if is_captured else "sync" if blocked is not None else None
         self._say(CheckpointMoment, at, step=step, stage=stage, mode=mode, blocked_us=blocked)
+
+    def _follows_save(self, step: int, at: int) -> None:
+        """A save of MaxText's checkpointer: those before it are over, and its steps are done, told or not."""
+        state = self.state
+        for before in [one for one in state.captured if one < step]:
+            self._say(CheckpointMoment, at, step=before, stage=CheckpointStage.DURABLE)
+        state.captured = [one for one in state.captured if one >= step]
+        if state.has_steps and state.step is not None and state.step < step <= state.step + MOST_AHEAD:
+            state.ahead = [step, at, self.attempts.offset]
+
+    def tell_ahead(self) -> None:
+        """No line of a step follows in this attempt: the steps of its last save were done by then."""
+        state = self.state
+        ahead, state.ahead = state.ahead, []
+        if not ahead or state.step is None or state.step_at is None or not ahead[0] > state.step:
+            return
+        self.flush_all()
+        (step, at, offset), begun = ahead, state.step_at
+        self.attempts.late_fact(
+            Steps, max(at, begun), max(offset, state.step_offset), restart=state.attempt, first_step=state.step + 1,
+            start=begun, durations_us=(max(at - begun, 0) // 1000,), count=step - state.step,
+        )  # fmt: skip
+        state.step, state.step_at = step, max(at, begun)
 
     def _went_on(self, at: int) -> None:
         """A save that nothing ends, of a framework that waits for it: training went on, so it was over."""
@@ -887,13 +939,14 @@ class ProgressLog:
     def _pause(self, at: int) -> None:
         self.state.pause_began, self.state.pause_ended = at, None
 
-    def _finished(self, at: int | None) -> None:
+    def _finished(self, at: int | None, *, is_launchers: bool = False) -> None:
         state = self.state
         if at is None:
             return
         self._went_on(at)
+        self.tell_ahead()
         self.flush_all()
-        if self._is_own and state.has_steps:
+        if state.has_steps and (self._is_own or (is_launchers and not self.attempts.state.exits)):
             self.attempts.end_run(at, Outcome.COMPLETED)
 
     # --- attempts that the log itself tells ---------------------------------------------------------------------------
@@ -960,6 +1013,7 @@ class ProgressLog:
 
     def _forget(self) -> None:
         """Another attempt: what was known of the one before does not hold for it."""
+        self.tell_ahead()
         self.flush_all()
         state = self.state
         self.state = ProgressState(
@@ -967,7 +1021,7 @@ class ProgressLog:
             bar_total=state.bar_total, world_size=state.world_size, is_async=state.is_async,
             attempt=self.attempts.state.attempt, heard_at=state.heard_at,
             waiting=state.waiting, dated_back=state.dated_back, captured=state.captured, is_counted=state.is_counted,
-            every=state.every,
+            every=state.every, tells_saves=state.tells_saves,
         )  # fmt: skip
 
     def _own_attempt(self, at: int) -> None:
