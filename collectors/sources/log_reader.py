@@ -29,7 +29,7 @@ from rerail.collectors.sources.line_wrappings import cut_records, is_piece
 from rerail.collectors.sources.log_lines import LocalClock
 from rerail.collectors.sources.progress import ProgressLog
 from rerail.collectors.sources.progress_lines import SIGNS, may_tell
-from rerail.collectors.sources.tail import LOOKED_BACK, shown
+from rerail.collectors.sources.tail import LOOKED_BACK, parted_bars, shown
 from rerail.collectors.sources.telling import LITERALS, is_telling
 from rerail.collectors.sources.tracebacks import HEAD, Tracebacks
 from rerail.server.core.facts import Fact
@@ -470,6 +470,7 @@ def _read(
         digest.update(block)
         read.bytes += len(block)
         read.nuls += block.count(0)
+        block = parted_bars(block)
         done = reader.take(block, offset)
         if options.is_dated is not None and state.last_at is not None:
             options.is_dated()
@@ -482,6 +483,7 @@ def _read(
         before_it = progress.state.dated_back
         progress.date_end(options.written_at)
         read.bars_dated_back = progress.state.dated_back - before_it
+    progress.tell_ahead()
     progress.flush_all()
     read.steps_undated, read.counted = progress.state.undated, tuple(progress.state.counted)
     read.is_stamped = state.last_at is not None and state.last_at != fallback_at
