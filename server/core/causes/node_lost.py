@@ -120,6 +120,13 @@ RULE = CauseRule(
             sources=("slurm",),
         ),
         line(
+            r"State=LAUNCH_FAILED\b[^\n]{0,80}|NodeName=[\w.-]{1,100} State=\S{1,80} Reason=Prolog error[^\n]{0,60}",
+            "The job could not be started on its node, whose prolog or daemon failed: {words}.",
+            confidence=0.8,
+            sources=("slurm",),
+            advice="Look at the log of slurmd and of the prolog on that node; Slurm drained it and may hold the job.",
+        ),
+        line(
             r"HyperPod UnschedulablePending(?:Replacement|Reboot)[^\n]{0,160}",
             SAYS,
             confidence=0.9,
