@@ -450,6 +450,11 @@ class Attempts:
             self.names_host(node)
         if (ending := ending_of(text)) is not None and not (state.told_over and ending[1]):
             state.told_over = [ending[0].value, masked(text)[:1000], self._offset, ending[1]]
+        if ending is not None and text.startswith("TERM_"):  # LSF's word, after the launcher told of a signal
+            if ending[0] is Outcome.STOPPED:
+                self._asked_for(masked(text)[:1000])
+            else:
+                self._cancelled(masked(text)[:1000], "PREEMPTION" if ending[0] is Outcome.PREEMPTED else "")
         if "CANCELLED AT" in text and (told := _CANCELLED.search(text)) is not None:
             words = masked(text)[:1000]
             if told["why"] is not None:

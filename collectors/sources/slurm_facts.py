@@ -72,8 +72,9 @@ OUT_OF_MEMORY, NOT_LAUNCHED = 125, 53
 """No signals, though they stand where one does: a step that ran out of memory, a script that could not be started."""
 
 ENDING_REASONS = frozenset(
-    {"BadConstraints", "BootFailure", "DeadLine", "DependencyNeverSatisfied", "InactiveLimit", "InvalidAccount", "InvalidQOS",
-     "JobLaunchFailure", "NodeDown", "NonZeroExitCode", "OutOfMemory", "RaisedSignal", "SystemFailure", "TimeLimit"}
+    {"BadConstraints", "BootFailure", "DeadLine", "DependencyNeverSatisfied", "InactiveLimit", "InvalidAccount",
+     "InvalidQOS", "JobLaunchFailure", "NodeDown", "NonZeroExitCode", "OutOfMemory", "RaisedSignal", "SystemFailure",
+     "TimeLimit"}
 )  # fmt: skip
 NEWS = ENDED - {"COMPLETED", "REVOKED"}
 """Ends that need an explanation."""

@@ -85,6 +85,7 @@ RULE = CauseRule(
             r"|NODE_FAIL\b[^\n]{0,60}|Node failure on [\w.-]{1,80}"
             r"|NodeDiedError[^\n]{0,100}|\bnode\b[^\n]{0,260}marked dead[^\n]{0,40}"
             r"|Host EC2 [^\n]{0,60}terminated|Raylet is terminated|raylet (?:has )?died unexpectedly"
+            r"|PBS: job killed: node \d{1,6}[^\n]{0,160}"
             r"|\bits node has died\b|[Oo]wner's node has crashed"
             r"|[Tt]he node (?:\(IP: [\d.]{7,40}[^\n]{0,120}\) )?has died\b[^\n]{0,60}"
             r"|NodeStatusUnknown|Kubelet stopped posting node status"
