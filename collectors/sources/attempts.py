@@ -162,6 +162,10 @@ class Attempts:
         """What was stated cannot be put right any more by what the log tells later."""
         self._taken_for_here: set[int] = set()
         """Facts that carry the node for want of another."""
+        self._rankless: dict[tuple[int, int], str] = {}
+        """The first byte of a line that told of an end, with its local rank → the process, where no rank was known."""
+        self._late_ranks: dict[str, int] = {}
+        """Process → the rank that was told of it behind its end."""
         self._emitter = emitter
         self._node = node
         self._run = run
@@ -348,6 +352,7 @@ class Attempts:
             self.place_rank(rank, node)
         if key in state.exits and state.exits[key][1] is None and rank is not None:
             state.exits[key][1] = rank  # for the exit codes of the attempt; the exit itself was stated
+            self._late_ranks[key] = rank
         if key in state.exits or key in state.past_processes:
             return
         if rank is None:
@@ -357,6 +362,8 @@ class Attempts:
         named = {} if node is None else {"node": node}
         signal = -code if code < 0 else None
         seq = self._next()
+        if rank is None:
+            self._rankless[self._offset, local_rank] = key
         if node is None:
             self._taken_for_here.add(seq)
         self._state(Exit, at, seq=seq, exit_code=code, signal=signal, rank=rank, local_rank=local_rank, **named)
@@ -468,6 +475,11 @@ class Attempts:
             self.names_host(node)
         if (ending := ending_of(text)) is not None and not (state.told_over and ending[1]):
             state.told_over = [ending[0].value, masked(text)[:1000], self._offset, ending[1]]
+        if ending is not None and text.startswith("TERM_"):  # LSF's word, after the launcher told of a signal
+            if ending[0] is Outcome.STOPPED:
+                self._asked_for(masked(text)[:1000])
+            else:
+                self._cancelled(masked(text)[:1000], "PREEMPTION" if ending[0] is Outcome.PREEMPTED else "")
         if "CANCELLED AT" in text and (told := _CANCELLED.search(text)) is not None:
             words = masked(text)[:1000]
             if told["why"] is not None:
@@ -605,6 +617,9 @@ class Attempts:
     def _with_rank(self, fact: Fact) -> Fact:
         if isinstance(fact, (Evidence, Exit)) and fact.rank is None and fact.local_rank is not None:
             rank = self.rank_of(fact.local_rank)
+            if rank is None:
+                process = self._rankless.get((fact.seq // FACTS_PER_BYTE, fact.local_rank), "")
+                rank = self._late_ranks.get(process)
             return fact if rank is None else replace(fact, rank=rank)
         if isinstance(fact, AttemptEnded) and not fact.exit_codes:
             codes = {

@@ -55,7 +55,7 @@ _GRAMMAR = re.compile(
     r"|heartbeat|has been open|out of section|ChildFailedError|Starting worker|Joining cluster|restart_count=|EARLY"
     r"|RankMonitorState|# EXIT|must not be|raining (?:done|complete|finished|is|was|has|run|ended|[CFD])"
     r"|spawned with command|num_local_procs=|Root Cause \(first|(?:inish|omplet)ed training|one (?:training|waiting)"
-    r"|RAINING|starting workers for"
+    r"|RAINING|starting workers for|LSF System <"
 )
 
 
@@ -490,6 +490,7 @@ def _read(
     reader.give_up()
     if not options.worker_only:
         attempts.next_where_printed(reader.ended_with, read.bytes)
+        log.end_as_reported(progress.state.step_offset)
         progress.end_where_it_broke()
     read.zone_is_told = read.is_stamped and (clock.is_calibrated or not log.zones_untold)
     read.lines_looked_at, read.lines_counted = reader.lines_looked_at, reader.lines_counted

@@ -2,8 +2,10 @@
 
 Rules
 - `sacct -D` shows every incarnation of a job, `squeue` the requeue count and what waits, `sacctmgr show event` when
-  nodes were away. Where `squeue --json` is not built in, `scontrol -d show job -o` stands in for it, and `scontrol show
-  node` for `sacctmgr` where there is no database.
+  nodes were away. Where `squeue --json` is not built in, `scontrol -d show job -o` stands in for it.
+- `squeue --json` of 22.05 tells every job, whichever were asked for: what was not asked for is left out here.
+- Accounting keeps no event of a node that is drained while it still works: `scontrol show node` tells of those, and of
+  why.
 - A command that fails is stated blind (`partial_sight.py`); where neither jobs in accounting nor jobs in the queue
   can be seen, the source is down.
 - It looks every `interval_seconds`; after a failure of everything it waits twice as long each time, up to ten minutes.
@@ -14,6 +16,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import pwd
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -61,6 +66,7 @@ NEWER_COLUMNS = ("Restarts", "FailedNode")
 LONGEST_WAIT_SECONDS = 600.0
 OVERLAP_SECONDS = 3600
 COMMAND_SECONDS = 60.0
+_AT_WORK = re.compile(rb"NodeName=([\w.-]{1,200}) (?:.*? )?State=((?:IDLE|MIXED|ALLOCATED|COMPLETING)) ", re.ASCII)
 LARGEST_ANSWER = 256 * 1024 * 1024
 
 
@@ -105,6 +111,23 @@ class Chosen:
         words += [everybody] if everybody and self.all_users and not self.users else []
         words += ["--name=" + ",".join(self.names)] if self.names else []
         return words + (["-j", ",".join(self.jobs)] if self.jobs else [])
+
+    def holds(self, job: Job) -> bool:
+        """Whether a job is one of them."""
+        users = self.users or (() if self.all_users or self.names or self.jobs else _own_name())
+        return (
+            (not users or job.labels.get("user") in (None, *users))
+            and (not self.names or job.name in self.names)
+            and (not self.jobs or job.job in self.jobs or job.part_of in self.jobs)
+        )
+
+
+def _own_name() -> tuple[str, ...]:
+    """Who asks; empty where the machine has no name for it."""
+    try:
+        return (pwd.getpwuid(os.getuid()).pw_name,)
+    except KeyError:
+        return ()
 
 
 class SlurmSource:
@@ -167,7 +190,8 @@ class SlurmSource:
         records = [record for found, _ in parts.values() for record in found]
         # Counts come first: the incarnations that accounting tells of have none before 23.02.
         jobs = [record for record in records if isinstance(record, Job)]
-        told = facts.take(_counted(jobs), (record for record in records if isinstance(record, NodeEvent)))
+        events = [record for record in records if isinstance(record, NodeEvent)]
+        told = facts.take(_counted(jobs), events, as_of=int(now * SECOND))
         self.runs = facts.runs or self.runs
         for part in parts:
             told += sight.cannot_see(part, failed[part], self.runs) if part in failed else sight.sees(part)
@@ -201,32 +225,27 @@ class SlurmSource:
 
     def _queued(self) -> list[Job | NodeEvent]:
         chosen = self._chosen.words("")
+        words = ["squeue", "--json", "--states=all", *(chosen or ([] if self._chosen.all_users else ["--me"]))]
         try:
-            return _records(
-                self._run(
-                    ["squeue", "--json", "--states=all", *(chosen or ([] if self._chosen.all_users else ["--me"]))]
-                )
-            )
+            shown = _records(self._run(words))
         except CommandFailed as error:
             if "is not installed" in str(error):
                 raise
-        shown = _records(self._run(["scontrol", "-d", "show", "job", "-o"]))
-        wanted = self._chosen
-        return [
-            job for job in shown
-            if isinstance(job, Job)
-            and (not wanted.users or job.labels.get("user") in wanted.users)
-            and (not wanted.names or job.name in wanted.names)
-            and (not wanted.jobs or job.job in wanted.jobs)
-        ]  # fmt: skip
+            shown = _records(self._run(["scontrol", "-d", "show", "job", "-o"]))
+        return [job for job in shown if isinstance(job, Job) and self._chosen.holds(job)]
 
     def _nodes(self, since: float) -> list[Job | NodeEvent]:
         begin = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since))
         columns = "format=Cluster,NodeName,TimeStart,TimeEnd,State,Reason,User"
+        told, failed = self._ask(
+            lambda: _records(self._run(["sacctmgr", "-P", "show", "event", columns, f"start={begin}"]))
+        )
         try:
-            return _records(self._run(["sacctmgr", "-P", "show", "event", columns, f"start={begin}"]))
+            return told + _shown_nodes(self._run(["scontrol", "show", "node", "-o"]))
         except CommandFailed:
-            return _records(self._run(["scontrol", "show", "node"]))
+            if failed is not None:
+                raise
+            return told
 
 
 def _records(printed: bytes) -> list[Job | NodeEvent]:
@@ -243,6 +262,22 @@ def _records(printed: bytes) -> list[Job | NodeEvent]:
             f"an answer that cannot be read: {refused.field}: {refused.reason} (got {refused.value[:80]!r})"
         )
     return found
+
+
+def _shown_nodes(printed: bytes) -> list[Job | NodeEvent]:
+    """The nodes that `scontrol show node -o` prints: those with a reason are read whole, the others are at work.
+
+    A cluster has thousands of nodes, and few of them have a reason. Raises `CommandFailed`.
+    """
+    with_reason = []
+    found: list[Job | NodeEvent] = []
+    for row in printed.splitlines():
+        name = _AT_WORK.match(row)
+        if name is not None and b" Reason=" not in row:
+            found.append(NodeEvent(name[1].decode("ascii"), name[2].decode("ascii"), None, is_shown=True))
+        else:
+            with_reason.append(row)
+    return found + _records(b"\n".join(with_reason))
 
 
 def _counted(jobs: Sequence[Job]) -> list[Job]:

@@ -12,14 +12,17 @@ Rules
 - `(emitter, seq)` is the job and the second of its submission or requeue × 64 + which statement it is: read again, in
   any form, the same is stated under the same identity. Each is stated once; the memory is plain data, part of a
   cursor.
+- Slurm says `REQUEUED` of every end after which it starts a job again. Where the script left with a code (of
+  `RequeueExit`) it failed; where a node could not start it, it could not be started; else it was asked for.
+- A job that was cancelled before it had a node is no attempt, though the queue gives it a start.
 - Not known, and left out: ranks, what happened inside the job, why a person cancelled it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rerail.collectors.masking import masked
@@ -42,8 +45,12 @@ from rerail.server.core.facts import (
 )
 
 SLOTS = 64
-QUEUED, STARTED, RUNS, SUSPENDED, SAID, STEPS, LEFT, ENDS, RUN_ENDS = 0, 1, 2, 3, 8, 9, 20, 21, 22
+QUEUED, STARTED, RUNS, SAID, STEPS, LEFT, ENDS, RUN_ENDS = 0, 1, 2, 8, 9, 20, 21, 22
+AWAY, BACK, IS_SHOWN = 0, 2, 3
 AFTER_NS = 60 * SECOND
+SAME_EVENT_SECONDS = 5
+"""Accounting and the controller may stamp one event of a node with different seconds."""
+
 KEPT_NODES_NS = 86_400 * SECOND
 """How long it is remembered which nodes a job had, for what is told of them late."""
 
@@ -65,12 +72,14 @@ OUT_OF_MEMORY, NOT_LAUNCHED = 125, 53
 """No signals, though they stand where one does: a step that ran out of memory, a script that could not be started."""
 
 ENDING_REASONS = frozenset(
-    {"BadConstraints", "BootFailure", "DeadLine", "InactiveLimit", "InvalidAccount", "InvalidQOS", "JobLaunchFailure",
-     "NodeDown", "NonZeroExitCode", "OutOfMemory", "RaisedSignal", "SystemFailure", "TimeLimit"}
+    {"BadConstraints", "BootFailure", "DeadLine", "DependencyNeverSatisfied", "InactiveLimit", "InvalidAccount",
+     "InvalidQOS", "JobLaunchFailure", "NodeDown", "NonZeroExitCode", "OutOfMemory", "RaisedSignal", "SystemFailure",
+     "TimeLimit"}
 )  # fmt: skip
 NEWS = ENDED - {"COMPLETED", "REVOKED"}
 """Ends that need an explanation."""
 
+_LAUNCH_FAILED = re.compile(r"launch[_ ]failed[_ ]requeued[_ ]held")
 _DOWN = re.compile(r"DOWN|\bFAIL(?:ED|ING)?\b|ERROR|POWERED_DOWN|BOOT_FAIL")
 _DRAINED = re.compile(r"DRAIN")
 _AWAY = re.compile(r"NOT_RESPONDING|\*|MAINT|REBOOT|POWER|INVAL|UNKNOWN|FUTURE|BLOCKED")
@@ -142,12 +151,16 @@ class SlurmFacts:
             if not life.get("end")
         ]
 
-    def take(self, jobs: Iterable[Job], events: Iterable[NodeEvent] = ()) -> list[Fact]:
-        """The facts that these records state and that were not stated before, in order of time for each run."""
+    def take(self, jobs: Iterable[Job], events: Iterable[NodeEvent] = (), *, as_of: int | None = None) -> list[Fact]:
+        """The facts that these records state and that were not stated before, in order of time for each run.
+
+        `as_of`: when the cluster was looked at, in ns; None: records of an instant that nobody knows.
+        """
         self.facts = []
-        for job in sorted(
+        ordered = sorted(
             joined(jobs), key=lambda each: (each.submit or each.start or 0, each.restarts or 0, each.state in ENDED)
-        ):
+        )
+        for job in _as_they_ended(ordered):
             self._take_job(job)
         for at, life, second, common in self._completed:
             if self._is_last(at, life, common["run"]):
@@ -158,8 +171,14 @@ class SlurmFacts:
             for life in known["lives"].values():
                 for node in life.get("nodes", ()):
                     self._holding.setdefault(node, []).append((name, life))
+        events = list(events)
         for event in sorted(events, key=lambda each: (each.start or 0, each.node)):
             self._take_event(event)
+        if as_of is not None:
+            self._came_back(
+                {each.node for each in events if each.is_shown and condition_of(each.state) is NodeCondition.READY},
+                as_of,
+            )
         self._forget()
         facts, self.facts = self.facts, []
         return sorted(facts, key=lambda fact: (fact.run, fact.at, fact.emitter, fact.seq))
@@ -193,6 +212,7 @@ class SlurmFacts:
             if job.nodes:
                 life["nodes"] = list(job.nodes[:4096])
             self._start(job, life, int(second), common)
+            self._switch(job, life, common)
         if job.state in ENDED:
             life["end"] = job.end or job.start or submit
             self._end(job, life, int(second), common)
@@ -247,6 +267,26 @@ class SlurmFacts:
             config=None if job.limit is None else canonical({"slurm_time_limit": job.limit}),
         )
 
+    def _switch(self, job: Job, life: dict[str, Any], common: dict[str, Any]) -> None:
+        """It was suspended, or goes on. What it was before that is seen only by who looked then."""
+        is_suspended = job.state == "SUSPENDED"
+        if (
+            job.switched is None
+            or job.switched <= (job.start or 0)
+            or (job.end is not None and job.switched >= job.end)
+        ):
+            return
+        if is_suspended == life.get("suspended", False) or job.switched == life.get("switched"):
+            return
+        life["suspended"], life["switched"] = is_suspended, job.switched
+        self.facts.append(
+            SchedulerState(
+                run=common["run"], emitter=f"{common['emitter']}/suspension"[:200],
+                seq=job.switched // SECOND * 2 + (not is_suspended), at=job.switched, job=job.job,
+                state="suspended" if is_suspended else "running",
+            )
+        )  # fmt: skip
+
     def _before(self, job: Job, life: Mapping[str, Any], run: str) -> str | None:
         """How the incarnation of the run that had nodes last before this one ended; None where there was none."""
         assert job.start is not None
@@ -262,6 +302,8 @@ class SlurmFacts:
         words = masked(_words(job))
         self._say(SchedulerState, life, second, SAID, at, common, state=job.state.lower(), reason=_why_it_ended(job))
         node = job.failed_node or (job.nodes[0] if len(job.nodes) == 1 else None)
+        if job.start is None and job.state == "CANCELLED":
+            return  # it never had a node: nothing of the run ended by it
         if job.state in NEWS:
             attributes = {"state": job.state, "nodes": ",".join(job.nodes)[:2000]}
             self._say(
@@ -321,13 +363,15 @@ class SlurmFacts:
 
     def _tell_node(self, event: NodeEvent, condition: NodeCondition, run: str, job: str | None) -> None:
         assert event.start is not None
-        key = f"{run}\n{event.node}\n{event.start // SECOND}"
-        told = self._nodes.setdefault(key, [])
+        second = self._told_of(run, event)
+        told = self._nodes.setdefault(f"{run}\n{event.node}\n{second}", [])
         emitter = f"slurm/node/{event.node}"[:200]
-        seq = event.start // SECOND * SLOTS
+        seq = second * SLOTS
         reason = event.reason
-        if 0 not in told:
-            told.append(0)
+        if event.is_shown and IS_SHOWN not in told:
+            told.append(IS_SHOWN)
+        if AWAY not in told:
+            told.append(AWAY)
             self.facts.append(
                 NodeState(run=run, emitter=emitter, seq=seq, at=event.start, job=job, node=event.node, state=condition,
                           reason=None if reason is None else masked(reason))
@@ -345,13 +389,45 @@ class SlurmFacts:
                     text=masked(node_words(event)),
                 )
             )
-        if event.end is not None and 2 not in told:
-            told.append(2)
+        if event.end is not None and BACK not in told:
+            told.append(BACK)
             self.facts.append(
                 NodeState(
-                    run=run, emitter=emitter, seq=seq + 2, at=event.end, node=event.node, state=NodeCondition.READY
+                    run=run, emitter=emitter, seq=seq + BACK, at=event.end, node=event.node, state=NodeCondition.READY
                 )
             )
+
+    def _told_of(self, run: str, event: NodeEvent) -> int:
+        """The second under which this absence of the node was told already, else the event's own.
+
+        A node that is drained at work is shown at once, and its event begins only when its last job let go of it.
+        """
+        assert event.start is not None
+        own = event.start // SECOND
+        prefix = f"{run}\n{event.node}\n"
+        near = (own + off for distance in range(SAME_EVENT_SECONDS + 1) for off in {-distance, distance})
+        known = next((second for second in near if f"{prefix}{second}" in self._nodes), None)
+        if known is not None or event.is_shown:
+            return own if known is None else known
+        shown = (
+            int(key[len(prefix) :])
+            for key, told in self._nodes.items()
+            if IS_SHOWN in told and BACK not in told and key.startswith(prefix)
+        )
+        return max((second for second in shown if second < own), default=own)
+
+    def _came_back(self, nodes: Collection[str], as_of: int) -> None:
+        """Nodes that are shown at work again, of which only the controller told that they were away."""
+        for key, told in self._nodes.items():
+            run, node, second = key.rsplit("\n", 2)
+            if IS_SHOWN in told and BACK not in told and node in nodes:
+                told.append(BACK)
+                self.facts.append(
+                    NodeState(
+                        run=run, emitter=f"slurm/node/{node}"[:200], seq=int(second) * SLOTS + BACK, at=as_of,
+                        node=node, state=NodeCondition.READY,
+                    )
+                )  # fmt: skip
 
     # --- stating ---
 
@@ -383,6 +459,27 @@ class SlurmFacts:
                     del life["nodes"]
         for key in list(self._nodes)[: max(0, len(self._nodes) - MOST_KEPT)]:
             del self._nodes[key]
+
+
+def _as_they_ended(jobs: Sequence[Job]) -> Iterator[Job]:
+    """The records, in order, with what their states leave out: see the rules."""
+    held = {job.job for job in jobs if job.described is not None and _LAUNCH_FAILED.search(job.described)}
+    last_of_held = {job.job: job for job in jobs if job.job in held and job.state == "REQUEUED"}
+    for job in jobs:
+        if job.state == "REQUEUED" and (job.exit_code or job.exit_text):
+            yield replace(job, state="FAILED")
+        elif job.state == "REQUEUED" and (_was_never_run(job) or last_of_held.get(job.job) is job):
+            yield replace(job, state="LAUNCH_FAILED")
+        elif job.state in ("CANCELLED", "DEADLINE", "REVOKED") and not job.nodes and job.start == job.end:
+            yield replace(job, start=None)
+        else:
+            yield job
+
+
+def _was_never_run(job: Job) -> bool:
+    """Its script left no trace: one that runs is ended by a signal, and its step says so."""
+    batch = next((step for step in job.steps if step.name == "batch"), None)
+    return batch is not None and batch.state == "CANCELLED" and batch.exit_code is None and batch.signal is None
 
 
 def node_words(event: NodeEvent) -> str:
