@@ -55,6 +55,9 @@ MOST_WAITING = 1024
 _NUMBER = re.compile(r"\d{1,30}")
 _CANCELLED = re.compile(r"CANCELLED AT \S{1,40} (?:DUE TO (?P<why>PREEMPTION|TIME LIMIT|NODE FAILURE)|\*\*\*)")
 _TIMED_OUT = re.compile(r"\[Rank (\d{1,7})\] (?:Watchdog caught collective|Timeout at NCCL)")
+_WAITED = re.compile(
+    r"[Tt]imed out|[Tt]imeout at NCCL|operation timeout|before timing out|[Nn]o heartbeat|[Dd]id not get \w+ heartbeat"
+)
 _ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,12})")
 
 
@@ -78,6 +81,10 @@ class AttemptState:
     last_at: int | None = None
     ended_at: int | None = None
     last_exit_at: int | None = None
+    erred_at: int | None = None
+    """When the last piece of evidence was told that has a stamp of its own."""
+    waited_at: int | None = None
+    """When the last rank said that it had waited in vain: until then its attempt was there."""
     last_mark_at: int | None = None
     """The latest moment of the current attempt that its launcher told."""
     told: list[str] = field(default_factory=list)
@@ -470,6 +477,9 @@ class Attempts:
         if at is None:
             state.held.append(kept)
         else:
+            state.erred_at = at
+            if _WAITED.search(text[:2000]):
+                state.waited_at = at
             self.facts.append(Evidence(**self._place(at, kept), **self._evidence_of(kept)))  # type: ignore[arg-type]
         if node is not None:
             self.names_host(node)

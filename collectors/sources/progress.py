@@ -370,11 +370,20 @@ class ProgressLog:
         if state.begins:
             self._begin_where_due(at)
             state = self.state
+        state.silence = self._between
         if state.heard_at is not None and at - state.heard_at > (
             state.silence[1] - state.silence[0] if state.silence else 0
         ):
             state.silence = [state.heard_at, at]
         state.heard_at = at
+
+    @property
+    def _between(self) -> list[int]:
+        """The longest silence since the last step, where it may lie between two attempts: not where an error ended it,
+        or where somebody said behind it that he had waited in vain."""
+        known, silence = self.attempts.state, self.state.silence
+        was_there = bool(silence) and (known.erred_at == silence[1] or (known.waited_at or 0) >= silence[1])
+        return [] if was_there else silence
 
     def _instant(self, raw: bytes, line: Line, told: Progress, stamp: int | None) -> int | None:
         if line.at is not None:
@@ -984,7 +993,7 @@ class ProgressLog:
         length = 0 if told is None or told.told is not Told.STEP else round((told.seconds or 0) * SECOND)
         loading = self.state.loading
         load_began = loading[1] if loading and loading[1] is not None else at
-        begun = min(at - length, load_began, self.state.silence[1] if self.state.silence else at)
+        begun = min(at - length, load_began, self._between[1] if self._between else at)
         self._restart(max(begun, self.state.step_at or begun))
         self.state.loading = loading
         if step is not None and told is not None and told.told is Told.STEP:
@@ -998,7 +1007,9 @@ class ProgressLog:
             if known.is_started:
                 if known.last_at is not None:
                     attempts.finish_before_line()  # what waited for a stamp was printed before
-                ended = self.state.silence[0] if self.state.silence else known.last_at or at
+                ended = known.last_at or at
+                if self.state.silence:
+                    ended = self.state.silence[0] if self._between else self.state.heard_at or at
                 is_untold = self._is_counted_on and at <= max(ended, self.state.step_at or ended)
                 attempts.end(min(at, ended), Outcome.FAILED if known.evidence_count else None)
                 attempt = known.attempt + 1

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from rerail.collectors.sources.launcher import LauncherSource
 from rerail.collectors.sources.log_reader import read_log
 from rerail.collectors.sources.progress_lines import Progress, Told, may_tell, read_progress
-from rerail.server.core.facts import CheckpointMoment, Evidence, Fact, RunStarted, Steps
+from rerail.server.core.facts import AttemptEnded, AttemptStarted, CheckpointMoment, Evidence, Fact, RunStarted, Steps
 from rerail.server.core.fold import RunFold
 from rerail.server.core.report import incident_figures
 from rerail.server.core.steps import stated_ends
 from rerail.server.core.view import Checkpoint, RunView
 from rerail.ui import text
+from tests.import_truth import imported
 from tests.story import seconds_by_phase
 
 LOGS = Path(__file__).parent.parent / "corpus" / "training_logs"
@@ -694,3 +695,43 @@ def test_nor_have_they_where_a_log_is_followed_and_every_look_goes_on_from_the_c
             cursor, facts = polled.cursor, [*facts, *polled.facts]
         facts += LauncherSource(node="vm", run="r", log=path, zone_seconds=0).finish(cursor).facts
     assert len(set(facts)) == len({(fact.emitter, fact.seq) for fact in facts})
+
+
+def _titan(second: int, text: str) -> str:
+    clock = f"{10 + second // 3600}:{second // 60 % 60:02}:{second % 60:02}"
+    return f"[rank0]:[titan] 2026-11-28 {clock},000 - root - INFO - {text}\n"
+
+
+WAITED = (
+    "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=8, OpType=ALLREDUCE, Timeout(ms)=600000)"
+)
+DIED_AFTER = {
+    "torch's own stamp": (f"[rank0]:[E1128 10:11:42.000000000 ProcessGroupNCCL.cpp:685] {WAITED}\n", 702),
+    "glog's, with a thread": (f"[rank0]:[E1128 10:11:42.000000 4242 ProcessGroupNCCL.cpp:685] {WAITED}\n", 702),
+    "while something else is printed": (
+        "".join(_titan(140 + each, "gpu memory: 30.1GiB") for each in range(0, 560, 80))
+        + f"[rank0]:[E1128 10:11:42.000000000 ProcessGroupNCCL.cpp:685] {WAITED}\n",
+        702,
+    ),
+    "a scheduler's end": (
+        "slurmstepd: error: *** JOB 8 ON n1 CANCELLED AT 2026-11-28T10:11:42 DUE TO PREEMPTION ***\n", 702
+    ),
+    "nothing": ("", 100),
+    "an error at once": (_titan(101, "ERROR CUDA error: an illegal memory access was encountered"), 101),
+}  # fmt: skip
+"""What a log says behind its step at 100 s → the second until which its attempt was there; the next begins at 760 s."""
+
+
+@pytest.mark.parametrize("name", DIED_AFTER)
+def test_an_attempt_was_there_until_its_last_word_and_what_followed_is_not_known(name: str, tmp_path: Path):
+    words, died = DIED_AFTER[name]
+    steps = [_titan(20 + 4 * step, f"step: {step:2}  loss:  7.1  tps: 4,096") for step in range(1, 21)]
+    again = [_titan(780 + 4 * step, f"step: {step:2}  loss:  7.1  tps: 4,096") for step in range(1, 21)]
+    log = tmp_path / "titan.log"
+    bring_up = _titan(760, "Starting job: x") + _titan(780, "Training starts at step 1")
+    log.write_text(_titan(0, "Starting job: x") + "".join(steps) + words + bring_up + "".join(again))
+    facts = imported("logs", log)
+    begins = next(fact.at for fact in facts if isinstance(fact, AttemptStarted) and not fact.restart)
+    ended = [(fact.at - begins) // 10**9 for fact in facts if isinstance(fact, AttemptEnded) and not fact.restart]
+    begun = [(fact.at - begins) // 10**9 for fact in facts if isinstance(fact, AttemptStarted) and fact.restart]
+    assert (ended, begun) == ([died], [760])
