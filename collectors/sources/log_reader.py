@@ -361,6 +361,7 @@ class BlockReader:
 
         `also`: where lines begin that are to be read whatever they hold, in order.
         """
+        self._progress.look_ahead(block)
         done = self._take_block(block, offset, also)
         self._ended_with = block[-LOOKED_BACK:]
         return done

@@ -35,6 +35,7 @@ Rules
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from rerail.collectors.sources.alike_lines import (
@@ -53,7 +54,15 @@ from rerail.collectors.sources.alike_lines import (
 from rerail.collectors.sources.attempts import FACTS_PER_BYTE, Attempts
 from rerail.collectors.sources.line_wrappings import may_be_record
 from rerail.collectors.sources.log_lines import Line, LocalClock, zoned_instant
-from rerail.collectors.sources.progress_lines import LONGEST, Progress, Told, may_tell, read_again, read_progress
+from rerail.collectors.sources.progress_lines import (
+    LONGEST,
+    Progress,
+    Told,
+    may_tell,
+    read_again,
+    read_progress,
+    total_of_trainer,
+)
 from rerail.collectors.sources.progress_state import ProgressState
 from rerail.server.core.codec import LARGEST_STEP
 from rerail.server.core.facts import (
@@ -99,6 +108,7 @@ _RECEIVED = re.compile(rb"^(\d{9,10})\.(\d{1,9}) ")
 LABEL_WITHIN = 100
 LONGEST_PREFIX = 24
 _LABEL = re.compile(rb"(?:^|\[rank|\[default|\[Rank |rank=|<[np]|worker-|\[\d{1,7},)(\d{1,7})(?:\]|>|: )")
+_BEGINS_WITH_BAR = re.compile(rb"\s{0,8}\d{1,3}%\|")
 _SHORT_STAMP = re.compile(r"[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{6}) ")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(Z|[+-]\d\d:?\d\d)?")
 
@@ -126,6 +136,11 @@ class ProgressLog:
         self._prefix, self._likes = before._prefix, before._likes
         self._alikes, self._alikes_left = before._alikes, before._alikes_left
 
+    def look_ahead(self, block: bytes) -> None:
+        """Learn from whole lines, before they are taken, which of several bars is the one of training."""
+        if self.state.bar_total is None:
+            self.state.bar_total = total_of_trainer(block)
+
     def take(self, raw: bytes, line: Line) -> bool:
         """One line; whether it told something of progress."""
         self._raw = raw
@@ -136,6 +151,10 @@ class ProgressLog:
             found = read_progress(
                 raw.decode("utf-8", "replace").rstrip() if is_of_a_terminal else line.raw or line.text
             )
+        if line.rank is not None and _BEGINS_WITH_BAR.match(raw):
+            drawn = replace(line, rank=None, stream="")  # whoever is named behind a bar came in between
+        else:
+            drawn = line
         if line.at is not None:
             self.date_back(line.at)
             self._settle(line.at, found[0][0] if found else None, by_another=line.speaker in NOT_OF_TRAINING)
@@ -155,7 +174,8 @@ class ProgressLog:
                 self._hear(stamp)
                 self.attempts.heard(stamp)
         for told, _ in found:
-            at = self._instant(raw, line, told, stamp)
+            speaks = line if told.bar_seconds is None else drawn
+            at = self._instant(raw, speaks, told, stamp)
             if at is None:
                 self.state.undated += told.told is Told.STEP
                 self._count(told, line)
@@ -167,10 +187,10 @@ class ProgressLog:
             self._is_counted_on = at is not None and line.at is None and stamp is None and not _RECEIVED.match(raw)
             self._follow_launcher()
             if at is None and told.told is Told.STEP and told.bar_seconds is not None:
-                self._wait_for_an_instant(told, line)
+                self._wait_for_an_instant(told, speaks)
                 continue
-            self._tell(told, at, line)
-            if told.told is Told.STEP and line.stream == self.state.stream:
+            self._tell(told, at, speaks)
+            if told.told is Told.STEP and speaks.stream == self.state.stream:
                 if told.rule is not None:
                     self._likes[told.rule] = line
                 elif at is not None and line.at is None and stamp is None and told.epoch is None:
