@@ -102,6 +102,8 @@ SAVES_WHILE_WAITING = frozenset({"transformers", "lightning"})
 ONE_SAVE_AT_A_TIME = frozenset({"maxtext"})
 """Whose checkpointer waits for the save before, where another one begins."""
 OF_SAVES = frozenset({Told.SAVING, Told.SCHEDULED, Told.SAVED})
+SOONER = 5
+"""Steps that took this part of the usual time were not done but loaded."""
 MOST_AHEAD = 2
 """A save may hold so many steps more than were told: MaxText tells a step when the next one is under way."""
 _RECEIVED = re.compile(rb"^(\d{9,10})\.(\d{1,9}) ")
@@ -151,10 +153,10 @@ class ProgressLog:
             found = read_progress(
                 raw.decode("utf-8", "replace").rstrip() if is_of_a_terminal else line.raw or line.text
             )
-        if line.rank is not None and _BEGINS_WITH_BAR.match(raw):
-            drawn = replace(line, rank=None, stream="")  # whoever is named behind a bar came in between
-        else:
-            drawn = line
+        is_in_between = line.rank is not None and _BEGINS_WITH_BAR.match(raw) is not None
+        drawn = (
+            replace(line, rank=None, stream="") if is_in_between else line
+        )  # who is named behind a bar did not draw it
         if line.at is not None:
             self.date_back(line.at)
             self._settle(line.at, found[0][0] if found else None, by_another=line.speaker in NOT_OF_TRAINING)
@@ -190,6 +192,9 @@ class ProgressLog:
                 self._wait_for_an_instant(told, speaks)
                 continue
             self._tell(told, at, speaks)
+            is_dated = at is not None and not self._is_counted_on and not self.state.bar_base
+            if is_dated and told.bar_seconds is not None and told.epoch is None and speaks.stream == self.state.stream:
+                self.state.bar_base = [at, told.bar_seconds]
             if told.told is Told.STEP and speaks.stream == self.state.stream:
                 if told.rule is not None:
                     self._likes[told.rule] = line
@@ -748,12 +753,24 @@ class ProgressLog:
         self._own_attempt(at)
         if state.has_steps and step == state.step:
             return
+        if self._jumps(told, step):
+            state.base, state.step = step - 1, step - 1
         self._went_on(at)
         self._done(told, at, step)
         if not state.has_steps:
             self._mark_ready()
         state.step, state.step_at, state.has_steps, state.step_offset = step, at, True, self.attempts.offset
         state.silence, state.heard_at = [], at
+
+    def _jumps(self, told: Progress, step: int) -> bool:
+        """Whether a bar of Transformers passes over steps that were loaded: behind a restart its first state that
+        counts any comes far too soon to have done them all. It is drawn when the first of its own is done."""
+        state = self.state
+        is_first = state.step == 0 or (not state.has_steps and not state.base)
+        if told.framework != "transformers" or told.seconds is None or not is_first or step <= 1:
+            return False
+        usual = state.each_before
+        return usual is not None and told.seconds * SECOND * SOONER < usual
 
     def _is_training_bar(self, told: Progress) -> bool:
         """Bars of evaluations and of loading shards have another total."""
@@ -1041,7 +1058,7 @@ class ProgressLog:
             bar_total=state.bar_total, world_size=state.world_size, is_async=state.is_async,
             attempt=self.attempts.state.attempt, heard_at=state.heard_at,
             waiting=state.waiting, dated_back=state.dated_back, captured=state.captured, is_counted=state.is_counted,
-            every=state.every, tells_saves=state.tells_saves,
+            every=state.every, tells_saves=state.tells_saves, each_before=state.each_ns or state.each_before,
         )  # fmt: skip
 
     def _own_attempt(self, at: int) -> None:

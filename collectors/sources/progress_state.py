@@ -36,6 +36,8 @@ class ProgressState:
     pause_ended: int | None = None
     each_ns: int | None = None
     """How long the last steps took."""
+    each_before: int | None = None
+    """The same of the attempt before."""
     every: int = 1
     """So many steps lie between two lines that tell them, as of the last two."""
     saving: list[Any] = field(default_factory=list)

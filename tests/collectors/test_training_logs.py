@@ -96,6 +96,23 @@ def test_the_bars_of_a_real_run_are_read_to_a_tenth_of_a_second():
     assert {fact.every for fact in steps if fact.restart == 0} == {None}  # every state that was drawn is read
 
 
+def test_bars_between_the_lines_of_torchrun_tell_attempts_crash_resume_and_steps():
+    """A real run at the usual verbosity of both: no line says how many steps there are, nor from where it goes on.
+
+    Rank 1 raised before step 26 of attempt 0; attempt 1 loaded step 20. The run itself saw step 40 end at …7089.533.
+    """
+    facts = whole((LOGS / "transformers_5.24_torchrun.log").read_text(), 1796047090 * 10**9)
+    view = view_of(facts)
+    (incident,) = view.incidents
+    assert (incident.verdict.cause, incident.verdict.culprit_rank) == ("user_exception", 1)
+    assert [(each.first_step, each.last_step, each.resumed_from_step) for each in view.attempts] == [
+        (1, 25, 0), (21, 40, 20)
+    ]  # fmt: skip
+    assert (incident.lost_steps, incident.is_loss_least, view.outcome) == (5, False, "completed")
+    (last,) = [fact for fact in facts if isinstance(fact, Steps) and fact.first_step + fact.step_count == 41]
+    assert last.at / 1e9 == pytest.approx(1796047089.533, abs=1)  # a bar's clock has whole seconds
+
+
 def bars(epoch: int, *, end: str = "\n") -> str:
     """Of Lightning: fifty batches in twenty seconds, without any stamp."""
     return "".join(
