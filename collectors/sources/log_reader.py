@@ -42,6 +42,8 @@ MOST_HEADS = 2_000
 """Tracebacks that are followed to their end; of more only the lines that tell something by themselves are read."""
 OFTEN = 64
 """A shape that was kept so often is only counted from then on."""
+BAR_WITHIN, BARS_TOGETHER = 16, 64
+"""A line with a bar in its first bytes comes in between: about so many of them count as one line."""
 LINES_TOGETHER = 3_000
 """So many lines are read one by one after the last that began something; then what is open is given up."""
 LOOKED_BACK = 16 * 1024
@@ -381,7 +383,8 @@ class BlockReader:
                 if self._together <= 0:
                     self.give_up()
                     continue
-                self._together -= 1
+                is_bar = block.find(b"%|", at, at + BAR_WITHIN) >= 0
+                self._together -= not is_bar or (offset + at) % BARS_TOGETHER == 0
                 if index < len(starts) and starts[index] <= at:
                     index += 1
                     is_hit = True

@@ -111,6 +111,7 @@ LABEL_WITHIN = 100
 LONGEST_PREFIX = 24
 _LABEL = re.compile(rb"(?:^|\[rank|\[default|\[Rank |rank=|<[np]|worker-|\[\d{1,7},)(\d{1,7})(?:\]|>|: )")
 _BEGINS_WITH_BAR = re.compile(rb"\s{0,8}\d{1,3}%\|")
+_TIME_OF_DAY = re.compile(rb"(?<![\d:])\d\d:\d\d:\d\d(?![\d:])|^\d{9,10}\.\d{1,9} ", re.MULTILINE)
 _SHORT_STAMP = re.compile(r"[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{6}) ")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(Z|[+-]\d\d:?\d\d)?")
 
@@ -123,6 +124,8 @@ class ProgressLog:
         self.state = state or ProgressState()
         self._clock = clock
         self._raw = b""
+        self.read_at: int | None = None
+        """When the lines that are taken were written, at the latest: for a log that is followed and tells no time."""
         self._is_counted_on = False
         """The instant of what is told now is that of no stamp: it follows from what was told before, or after."""
         self._prefix = b""
@@ -138,8 +141,19 @@ class ProgressLog:
         self._prefix, self._likes = before._prefix, before._likes
         self._alikes, self._alikes_left = before._alikes, before._alikes_left
 
+    @property
+    def dates_by_reading(self) -> bool:
+        """Nothing in the log tells a time, and it is read as it grows: what is new happened just now."""
+        return self.read_at is not None and not self.state.is_clocked
+
+    def was_read_to_its_end(self) -> None:
+        """Of a log that is followed: the last bar that waits was drawn when the file was written last."""
+        if self.dates_by_reading and self.state.bars and self.read_at is not None:
+            self.date_back(self.read_at)
+
     def look_ahead(self, block: bytes) -> None:
-        """Learn from whole lines, before they are taken, which of several bars is the one of training."""
+        """Learn from whole lines, before they are taken, whether they tell times, and which bar is that of training."""
+        self.state.is_clocked = self.state.is_clocked or _TIME_OF_DAY.search(block) is not None
         if self.state.bar_total is None:
             self.state.bar_total = total_of_trainer(block)
 
@@ -169,6 +183,8 @@ class ProgressLog:
                 [line.raw[:STAMP_WITHIN]] if line.speaker in ("plain", "rank") else []
             )
             stamp = next((at for part in parts if (at := self._stamp_in(part)) is not None), None)
+            if stamp is None and self.dates_by_reading and any(told.bar_seconds is None for told, _ in found):
+                stamp = self.read_at
             if stamp is not None:
                 self.date_back(stamp)
             if stamp is not None and not found:
@@ -603,7 +619,7 @@ class ProgressLog:
         if told.seconds is None or before is None or state.step_at is None or told.step is None:
             return earliest
         likely = max(state.step_at, state.pause_ended or 0) + round(told.seconds * SECOND) * (told.step - before)
-        return min(max(likely, earliest, state.step_at), earliest + SECOND)
+        return min(max(likely, earliest, state.step_at), earliest + SECOND) // 1000 * 1000  # as steps are told
 
     # --- what --------------------------------------------------------------------------------------------------------
 
@@ -1058,7 +1074,8 @@ class ProgressLog:
             bar_total=state.bar_total, world_size=state.world_size, is_async=state.is_async,
             attempt=self.attempts.state.attempt, heard_at=state.heard_at,
             waiting=state.waiting, dated_back=state.dated_back, captured=state.captured, is_counted=state.is_counted,
-            every=state.every, tells_saves=state.tells_saves, each_before=state.each_ns or state.each_before,
+            every=state.every, is_clocked=state.is_clocked, tells_saves=state.tells_saves,
+            each_before=state.each_ns or state.each_before,
         )  # fmt: skip
 
     def _own_attempt(self, at: int) -> None:
