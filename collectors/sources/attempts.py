@@ -400,6 +400,15 @@ class Attempts:
         if outcome is Outcome.COMPLETED or self._job is None:
             self._state(RunEnded, at, outcome=outcome, reason=reason)
 
+    def end_of_error_alone(self, offset: int) -> None:
+        """Nothing came for long, and all that was told is an error, of no attempt: it ended the one there was."""
+        state = self.state
+        if state.is_started or state.is_over or not state.evidence_count or state.last_at is None:
+            return
+        self.at_line(offset)
+        self._state(AttemptStarted, state.last_at)
+        self.end_run(state.last_at, Outcome.FAILED, "its log tells an error and nothing else, and has grown no more")
+
     def end_by_signal(self, at: int, words: str, *, is_interrupt: bool) -> None:
         """A signal ended the launcher. An interrupt, or Slurm's word of a cancellation, tells that somebody did so."""
         state = self.state

@@ -42,6 +42,8 @@ MOST_HEADS = 2_000
 """Tracebacks that are followed to their end; of more only the lines that tell something by themselves are read."""
 OFTEN = 64
 """A shape that was kept so often is only counted from then on."""
+BAR_WITHIN, BARS_TOGETHER = 16, 64
+"""A line with a bar in its first bytes comes in between: about so many of them count as one line."""
 LINES_TOGETHER = 3_000
 """So many lines are read one by one after the last that began something; then what is open is given up."""
 AGAIN_BYTES = 64 * 1024 * 1024
@@ -359,6 +361,7 @@ class BlockReader:
 
         `also`: where lines begin that are to be read whatever they hold, in order.
         """
+        self._progress.look_ahead(block)
         done = self._take_block(block, offset, also)
         self.ended_with = (self.ended_with + block[-LOOKED_BACK:])[-LOOKED_BACK:]
         return done
@@ -378,7 +381,8 @@ class BlockReader:
                 if self._together <= 0:
                     self.give_up()
                     continue
-                self._together -= 1
+                is_bar = block.find(b"%|", at, at + BAR_WITHIN) >= 0
+                self._together -= not is_bar or (offset + at) % BARS_TOGETHER == 0
                 if index < len(starts) and starts[index] <= at:
                     index += 1
                     is_hit = True

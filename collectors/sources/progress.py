@@ -35,6 +35,7 @@ Rules
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from rerail.collectors.sources.alike_lines import (
@@ -53,7 +54,15 @@ from rerail.collectors.sources.alike_lines import (
 from rerail.collectors.sources.attempts import FACTS_PER_BYTE, Attempts
 from rerail.collectors.sources.line_wrappings import may_be_record
 from rerail.collectors.sources.log_lines import Line, LocalClock, zoned_instant
-from rerail.collectors.sources.progress_lines import LONGEST, Progress, Told, may_tell, read_again, read_progress
+from rerail.collectors.sources.progress_lines import (
+    LONGEST,
+    Progress,
+    Told,
+    may_tell,
+    read_again,
+    read_progress,
+    total_of_trainer,
+)
 from rerail.collectors.sources.progress_state import ProgressState
 from rerail.server.core.codec import LARGEST_STEP
 from rerail.server.core.facts import (
@@ -93,12 +102,16 @@ SAVES_WHILE_WAITING = frozenset({"transformers", "lightning"})
 ONE_SAVE_AT_A_TIME = frozenset({"maxtext"})
 """Whose checkpointer waits for the save before, where another one begins."""
 OF_SAVES = frozenset({Told.SAVING, Told.SCHEDULED, Told.SAVED})
+SOONER = 5
+"""Steps that took this part of the usual time were not done but loaded."""
 MOST_AHEAD = 2
 """A save may hold so many steps more than were told: MaxText tells a step when the next one is under way."""
 _RECEIVED = re.compile(rb"^(\d{9,10})\.(\d{1,9}) ")
 LABEL_WITHIN = 100
 LONGEST_PREFIX = 24
 _LABEL = re.compile(rb"(?:^|\[rank|\[default|\[Rank |rank=|<[np]|worker-|\[\d{1,7},)(\d{1,7})(?:\]|>|: )")
+_BEGINS_WITH_BAR = re.compile(rb"\s{0,8}\d{1,3}%\|")
+_TIME_OF_DAY = re.compile(rb"(?<![\d:])\d\d:\d\d:\d\d(?![\d:])|^\d{9,10}\.\d{1,9} ", re.MULTILINE)
 _SHORT_STAMP = re.compile(r"[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{6}) ")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(Z|[+-]\d\d:?\d\d)?")
 
@@ -111,6 +124,8 @@ class ProgressLog:
         self.state = state or ProgressState()
         self._clock = clock
         self._raw = b""
+        self.read_at: int | None = None
+        """When the lines that are taken were written, at the latest: for a log that is followed and tells no time."""
         self._is_counted_on = False
         """The instant of what is told now is that of no stamp: it follows from what was told before, or after."""
         self._prefix = b""
@@ -126,6 +141,22 @@ class ProgressLog:
         self._prefix, self._likes = before._prefix, before._likes
         self._alikes, self._alikes_left = before._alikes, before._alikes_left
 
+    @property
+    def dates_by_reading(self) -> bool:
+        """Nothing in the log tells a time, and it is read as it grows: what is new happened just now."""
+        return self.read_at is not None and not self.state.is_clocked
+
+    def was_read_to_its_end(self) -> None:
+        """Of a log that is followed: the last bar that waits was drawn when the file was written last."""
+        if self.dates_by_reading and self.state.bars and self.read_at is not None:
+            self.date_back(self.read_at)
+
+    def look_ahead(self, block: bytes) -> None:
+        """Learn from whole lines, before they are taken, whether they tell times, and which bar is that of training."""
+        self.state.is_clocked = self.state.is_clocked or _TIME_OF_DAY.search(block) is not None
+        if self.state.bar_total is None:
+            self.state.bar_total = total_of_trainer(block)
+
     def take(self, raw: bytes, line: Line) -> bool:
         """One line; whether it told something of progress."""
         self._raw = raw
@@ -136,6 +167,10 @@ class ProgressLog:
             found = read_progress(
                 raw.decode("utf-8", "replace").rstrip() if is_of_a_terminal else line.raw or line.text
             )
+        is_in_between = line.rank is not None and _BEGINS_WITH_BAR.match(raw) is not None
+        drawn = (
+            replace(line, rank=None, stream="") if is_in_between else line
+        )  # who is named behind a bar did not draw it
         if line.at is not None:
             self.date_back(line.at)
             self._settle(line.at, found[0][0] if found else None, by_another=line.speaker in NOT_OF_TRAINING)
@@ -148,6 +183,8 @@ class ProgressLog:
                 [line.raw[:STAMP_WITHIN]] if line.speaker in ("plain", "rank") else []
             )
             stamp = next((at for part in parts if (at := self._stamp_in(part)) is not None), None)
+            if stamp is None and self.dates_by_reading and any(told.bar_seconds is None for told, _ in found):
+                stamp = self.read_at
             if stamp is not None:
                 self.date_back(stamp)
             if stamp is not None and not found:
@@ -155,7 +192,8 @@ class ProgressLog:
                 self._hear(stamp)
                 self.attempts.heard(stamp)
         for told, _ in found:
-            at = self._instant(raw, line, told, stamp)
+            speaks = line if told.bar_seconds is None else drawn
+            at = self._instant(raw, speaks, told, stamp)
             if at is None:
                 self.state.undated += told.told is Told.STEP
                 self._count(told, line)
@@ -167,10 +205,13 @@ class ProgressLog:
             self._is_counted_on = at is not None and line.at is None and stamp is None and not _RECEIVED.match(raw)
             self._follow_launcher()
             if at is None and told.told is Told.STEP and told.bar_seconds is not None:
-                self._wait_for_an_instant(told, line)
+                self._wait_for_an_instant(told, speaks)
                 continue
-            self._tell(told, at, line)
-            if told.told is Told.STEP and line.stream == self.state.stream:
+            self._tell(told, at, speaks)
+            is_dated = at is not None and not self._is_counted_on and not self.state.bar_base
+            if is_dated and told.bar_seconds is not None and told.epoch is None and speaks.stream == self.state.stream:
+                self.state.bar_base = [at, told.bar_seconds]
+            if told.told is Told.STEP and speaks.stream == self.state.stream:
                 if told.rule is not None:
                     self._likes[told.rule] = line
                 elif at is not None and line.at is None and stamp is None and told.epoch is None:
@@ -587,7 +628,7 @@ class ProgressLog:
         if told.seconds is None or before is None or state.step_at is None or told.step is None:
             return earliest
         likely = max(state.step_at, state.pause_ended or 0) + round(told.seconds * SECOND) * (told.step - before)
-        return min(max(likely, earliest, state.step_at), earliest + SECOND)
+        return min(max(likely, earliest, state.step_at), earliest + SECOND) // 1000 * 1000  # as steps are told
 
     # --- what --------------------------------------------------------------------------------------------------------
 
@@ -737,12 +778,24 @@ class ProgressLog:
         self._own_attempt(at)
         if state.has_steps and step == state.step:
             return
+        if self._jumps(told, step):
+            state.base, state.step = step - 1, step - 1
         self._went_on(at)
         self._done(told, at, step)
         if not state.has_steps:
             self._mark_ready()
         state.step, state.step_at, state.has_steps, state.step_offset = step, at, True, self.attempts.offset
         state.silence, state.heard_at = [], at
+
+    def _jumps(self, told: Progress, step: int) -> bool:
+        """Whether a bar of Transformers passes over steps that were loaded: behind a restart its first state that
+        counts any comes far too soon to have done them all. It is drawn when the first of its own is done."""
+        state = self.state
+        is_first = state.step == 0 or (not state.has_steps and not state.base)
+        if told.framework != "transformers" or told.seconds is None or not is_first or step <= 1:
+            return False
+        usual = state.each_before
+        return usual is not None and told.seconds * SECOND * SOONER < usual
 
     def _is_training_bar(self, told: Progress) -> bool:
         """Bars of evaluations and of loading shards have another total."""
@@ -1032,7 +1085,8 @@ class ProgressLog:
             bar_total=state.bar_total, world_size=state.world_size, is_async=state.is_async,
             attempt=self.attempts.state.attempt, heard_at=state.heard_at,
             waiting=state.waiting, dated_back=state.dated_back, captured=state.captured, is_counted=state.is_counted,
-            every=state.every, tells_saves=state.tells_saves,
+            every=state.every, is_clocked=state.is_clocked, tells_saves=state.tells_saves,
+            each_before=state.each_ns or state.each_before,
         )  # fmt: skip
 
     def _own_attempt(self, at: int) -> None:

@@ -189,6 +189,23 @@ _BAR = re.compile(
     r"(?P<done>\d{1,12})/(?P<total>\d{1,12}) \[(?P<clock>\d{1,6}(?::\d\d){1,3})<"
 )
 
+_TRAINERS_WORD = re.compile(rb"/(\d{1,12}) \[[^\]\r\n]{1,60}\][\r\n ]{1,400}\{'(?:loss|train_runtime)': ")
+_IN_TRAINER = re.compile(rb'/transformers/trainer\.py", line \d')
+_NAMELESS = re.compile(rb"^\s{0,3}\d{1,3}%\|[^|\r\n]{0,200}\| {0,4}\d{1,12}/(\d{1,12}) \[", re.MULTILINE)
+
+
+def total_of_trainer(block: bytes) -> int | None:
+    """How many steps the bar of Transformers' trainer counts to, where no line says so: it is the bar beside which the
+    trainer prints what it measured; where it broke before that, the first that names nothing else. None without either.
+    """
+    if b"%|" not in block:
+        return None
+    beside = _TRAINERS_WORD.search(block)
+    if beside is None and _IN_TRAINER.search(block) is not None:
+        beside = _NAMELESS.search(block)
+    return None if beside is None else int(beside[1])
+
+
 _RULES: tuple[_Rule, ...] = (
     # Megatron-LM, and what is built on it
     _Rule(
@@ -475,7 +492,7 @@ _RULES: tuple[_Rule, ...] = (
 SIGNS: tuple[bytes, ...] = (
     b"step", b"Step", b"STEP", b"iter", b"Iter", b"heckpoint", b"ckpt", b"CHECKPOINT", b"%|", b"world size",
     b"datetime", b"raining", b"unning Eval", b"_runtime", b"async_save", b"stopped: `max_", b"Starting job",
-    b"exits succ", b"save-checkpoint ..", b"global step", b"TorchBackend", b"Jax Version", b"setting up devices",
+    b"exits succ", b"TorchBackend", b"Jax Version", b"setting up devices",
     b"GPU available", b"[NeMo ", b"\xe2\x94\x81",
 )  # fmt: skip
 """One of them stands in every line that tells something; none holds a digit."""

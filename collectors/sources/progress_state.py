@@ -36,6 +36,8 @@ class ProgressState:
     pause_ended: int | None = None
     each_ns: int | None = None
     """How long the last steps took."""
+    each_before: int | None = None
+    """The same of the attempt before."""
     every: int = 1
     """So many steps lie between two lines that tell them, as of the last two."""
     saving: list[Any] = field(default_factory=list)
@@ -46,6 +48,8 @@ class ProgressState:
     """`[what, framework, step, seconds, whether that it is durable was stated]` of what was told without a stamp."""
     processes_done: int = 0
     """Processes of DeepSpeed's launcher that ended well."""
+    is_clocked: bool = False
+    """Something in the log looks like the time of a day."""
     tells_saves: bool = False
     """The framework tells of saves in words of its own."""
     ahead: list[int] = field(default_factory=list)

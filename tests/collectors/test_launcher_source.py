@@ -274,7 +274,8 @@ def test_a_traceback_before_a_long_silence_is_told_at_the_time_of_the_file(tmp_p
     first = source.poll(None)
     assert source.poll(first.cursor).facts == ()
     os.utime(path, ns=(0, 1_790_000_000_000_000_000))
-    (evidence,) = source.poll(first.cursor).facts
+    evidence, *end = source.poll(first.cursor).facts
+    assert [fact.kind for fact in end] == ["attempt_started", "attempt_ended", "run_ended"]  # an hour and more ago
     assert isinstance(evidence, Evidence)
     assert (evidence.at, evidence.rank) == (1_790_000_000_000_000_000, 1)
 

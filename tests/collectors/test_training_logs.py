@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import tempfile
+import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,7 +17,16 @@ from hypothesis import strategies as st
 from rerail.collectors.sources.launcher import LauncherSource
 from rerail.collectors.sources.log_reader import read_log
 from rerail.collectors.sources.progress_lines import Progress, Told, may_tell, read_progress
-from rerail.server.core.facts import AttemptEnded, AttemptStarted, CheckpointMoment, Evidence, Fact, RunStarted, Steps
+from rerail.server.core.facts import (
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointMoment,
+    Evidence,
+    Fact,
+    RunEnded,
+    RunStarted,
+    Steps,
+)
 from rerail.server.core.fold import RunFold
 from rerail.server.core.report import incident_figures
 from rerail.server.core.steps import stated_ends
@@ -95,6 +107,24 @@ def test_the_bars_of_a_real_run_are_read_to_a_tenth_of_a_second():
     assert ends[1, 30] - base == pytest.approx(107.98, abs=0.1)
     assert [number for attempt, number in ends if attempt == 0] == list(range(1, 20))
     assert {fact.every for fact in steps if fact.restart == 0} == {None}  # every state that was drawn is read
+
+
+def test_bars_between_the_lines_of_torchrun_tell_attempts_crash_resume_and_steps():
+    """A real run at the usual verbosity of both: no line says how many steps there are, nor from where it goes on.
+
+    Rank 1 raised before step 26 of attempt 0; attempt 1 loaded step 20. The run itself saw step 40 end at …7089.533.
+    """
+    facts = whole((LOGS / "whole" / "transformers_5.24_torchrun.log").read_text(), 1796047090 * 10**9)
+    view = view_of(facts)
+    (incident,) = view.incidents
+    assert (incident.verdict.cause, incident.verdict.culprit_rank) == ("user_exception", 1)
+    assert [(each.first_step, each.last_step, each.resumed_from_step) for each in view.attempts] == [
+        (1, 25, 0), (21, 40, 20)
+    ]  # fmt: skip
+    assert (incident.lost_steps, incident.is_loss_least, view.outcome) == (5, False, "completed")
+    assert distinct(facts)
+    (last,) = [fact for fact in facts if isinstance(fact, Steps) and fact.first_step + fact.step_count == 41]
+    assert last.at / 1e9 == pytest.approx(1796047089.533, abs=1)  # a bar's clock has whole seconds
 
 
 def bars(epoch: int, *, end: str = "\n") -> str:
@@ -437,6 +467,54 @@ HF_CRASH = (
     "RuntimeError: NaN in loss",
 )
 HF_RESUMES = (*HF_BEGINS, "  Continuing training from global step 20")
+
+
+def followed(log: Path, *looks: tuple[float, str]) -> list[Fact]:
+    """Facts of a log that grows: each look comes so many seconds after the first, and finds that much more."""
+    source = LauncherSource(node="vm", run="r", log=log, zone_seconds=0)
+    cursor, facts = None, []
+    begins = time.time() - 12
+    for seconds, more in looks:
+        with log.open("a") as file:
+            file.write(more)
+        os.utime(log, (begins + seconds, begins + seconds))
+        polled = source.poll(cursor)
+        cursor = polled.cursor
+        facts += [replace(fact, at=fact.at - round(begins * 1e9)) for fact in polled.facts]
+    return facts
+
+
+def test_a_log_that_grows_and_tells_no_time_is_dated_by_when_it_was_read(tmp_path: Path, caplog):
+    facts = followed(
+        tmp_path / "train.log", (0, "step 1 loss=0.5\n"), (2, "step 2 loss=0.5\nstep 3 loss=0.5\n"),
+        (4, "step 4 loss=0.5\n"), (6, "saved checkpoint step 4\n"), (8, "step 5 loss=0.5\n"),
+        (10, "step 6 loss=0.5\n"),
+    )  # fmt: skip
+    steps = {fact.first_step + fact.step_count - 1: round(fact.at / 1e9) for fact in facts if isinstance(fact, Steps)}
+    assert (steps[2], steps[4], steps[5], steps[6]) == (2, 4, 8, 10)
+    (saved,) = [fact for fact in facts if isinstance(fact, CheckpointMoment)]
+    assert (saved.step, round(saved.at / 1e9)) == (4, 6)
+    assert distinct(facts)
+    assert caplog.text.count("dated by when it was read") == 1
+
+
+def test_of_a_log_that_tells_times_nothing_is_dated_by_when_it_was_read(tmp_path: Path):
+    stamped = (
+        " [2026-11-30 08:00:20] iteration 10/ 200 | elapsed time per iteration (ms): 2000.0 | lm loss: 6.1E+00 |\n"
+    )
+    facts = followed(tmp_path / "train.log", (0, stamped), (2, "step 11 loss=0.5\n"))
+    assert {fact.first_step + fact.step_count - 1 for fact in facts if isinstance(fact, Steps)} <= {10}
+
+
+def test_a_followed_log_that_holds_only_an_error_ends_once_it_was_silent_for_an_hour(tmp_path: Path):
+    crash = "\n".join((*HF_CRASH, ""))
+    assert not any(isinstance(fact, RunEnded) for fact in followed(tmp_path / "young.log", (0, crash), (0, "")))
+    facts = followed(tmp_path / "old.log", (-7200, crash), (-7200, ""), (-7200, ""))
+    (ended,) = [fact for fact in facts if isinstance(fact, RunEnded)]
+    assert (ended.outcome, round(ended.at / 1e9)) == ("failed", -7200)
+    assert distinct(facts)
+    view = view_of([replace(fact, at=fact.at + 1796025600 * 10**9) for fact in facts])
+    assert [each.verdict.cause for each in view.incidents] == ["loss_anomaly"]
 
 
 def lines_of(name: str, *, without: str = "$") -> list[str]:
