@@ -106,7 +106,10 @@ def _one_of(told: str | list[str]) -> list[str]:
 
 
 def launchers() -> Iterator[Row]:
-    """Runs of NVRx and torchrun: the folder of each, with its dumps where it has some."""
+    """Runs of NVRx and torchrun: the folder of each, with its dumps where it has some.
+
+    An entry names its faults, and how many attempts there were where the last one did not fail.
+    """
     rows: dict[str, Row] = {}
     events = json.loads((CORPUS / "nvrx/events_truth.json").read_text())
     for entry in json.loads((CORPUS / "verdicts.json").read_text()):
@@ -118,6 +121,8 @@ def launchers() -> Iterator[Row]:
         if dumps:
             facts += imported("flight-recorder", *dumps)
         _judged(row, name, entry["faults"], facts)
+        if entry["source"].startswith("torchrun") and "dumps" not in entry["source"] and facts:
+            row.count("attempts", name, entry.get("attempts", len(entry["faults"])), len(folded(facts)[1].attempts))
         if name in events:
             _as_the_script_wrote(row, name, events[name], facts)
     yield from rows.values()

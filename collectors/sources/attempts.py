@@ -20,6 +20,7 @@ from typing import Any
 
 from rerail.collectors.masking import masked
 from rerail.collectors.sources.last_words import ending_of
+from rerail.collectors.sources.torchrun_lines import relaunched_behind
 from rerail.server.core.codec import canonical
 from rerail.server.core.facts import (
     AttemptEnded,
@@ -54,6 +55,9 @@ MOST_WAITING = 1024
 _NUMBER = re.compile(r"\d{1,30}")
 _CANCELLED = re.compile(r"CANCELLED AT \S{1,40} (?:DUE TO (?P<why>PREEMPTION|TIME LIMIT|NODE FAILURE)|\*\*\*)")
 _TIMED_OUT = re.compile(r"\[Rank (\d{1,7})\] (?:Watchdog caught collective|Timeout at NCCL)")
+_WAITED = re.compile(
+    r"[Tt]imed out|[Tt]imeout at NCCL|operation timeout|before timing out|[Nn]o heartbeat|[Dd]id not get \w+ heartbeat"
+)
 _ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,12})")
 
 
@@ -77,6 +81,10 @@ class AttemptState:
     last_at: int | None = None
     ended_at: int | None = None
     last_exit_at: int | None = None
+    erred_at: int | None = None
+    """When the last piece of evidence was told that has a stamp of its own."""
+    waited_at: int | None = None
+    """When the last rank said that it had waited in vain: until then its attempt was there."""
     last_mark_at: int | None = None
     """The latest moment of the current attempt that its launcher told."""
     told: list[str] = field(default_factory=list)
@@ -302,10 +310,27 @@ class Attempts:
         if state.is_over and not is_launchers and not state.tells_starts:
             self.begin(at, state.attempt + 1)  # the program runs again, and its launcher would not say so
             return
-        if state.launcher == "ft_launcher" or MarkStage.RENDEZVOUS_STARTED.value in state.told or state.is_over:
-            return
-        last = state.last_exit_at
-        if state.exits and last is not None and at > last:
+        if state.last_exit_at is not None and at > state.last_exit_at:
+            self._next_after_deaths()
+
+    def next_where_printed(self, tail: bytes, offset: int) -> None:
+        """Where the log ends for good, or has been silent: workers may have printed something after others of the
+        attempt had died, and nothing tells when. `tail`: the last bytes of the log, which is `offset` bytes long."""
+        if self.waits_for_relaunch and relaunched_behind(tail):
+            self.at_line(offset)
+            self._next_after_deaths()
+
+    @property
+    def waits_for_relaunch(self) -> bool:
+        """Workers have died, and torchrun, which does not tell when it launches again, has not ended."""
+        state = self.state
+        is_told = state.launcher == "ft_launcher" or MarkStage.RENDEZVOUS_STARTED.value in state.told or state.is_over
+        return bool(state.exits) and state.last_exit_at is not None and not is_told
+
+    def _next_after_deaths(self) -> None:
+        """Torchrun launched them again when the last of them died."""
+        last = self.state.last_exit_at
+        if last is not None and self.waits_for_relaunch:
             self.end(last, Outcome.FAILED)
             self.begin(last)
 
@@ -457,6 +482,9 @@ class Attempts:
         if at is None:
             state.held.append(kept)
         else:
+            state.erred_at = at
+            if _WAITED.search(text[:2000]):
+                state.waited_at = at
             self.facts.append(Evidence(**self._place(at, kept), **self._evidence_of(kept)))  # type: ignore[arg-type]
         if node is not None:
             self.names_host(node)

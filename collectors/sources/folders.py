@@ -10,7 +10,8 @@ Rules
   checkpoints and attempts; the evidence of all of them counts.
 - How the last attempt ended that no line ends, who asks for the folder judges (`OldFolder.ends`).
 - Where no file tells of any attempt, and some tell how a program broke, each place of an attempt (`attempt_1/0/…`) is
-  one, else the whole is: it was there when its first words were written, and failed with its last.
+  one, else the whole is: it was there when its first words were written, and failed with its last. A later place in
+  which nothing broke is an attempt too, which began when the one before it failed.
 - Identity follows from the place within the folder: the same folder imported again, from wherever it lies, adds
   nothing.
 - A folder that is not written any more, and tells no end, ended with its last word (`left_off.py`).
@@ -20,7 +21,7 @@ Rules
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -84,7 +85,7 @@ def read_folder(folder: OldFolder) -> Iterator[Fact]:
         folder.remark(said_of_ends(ends))
         facts += ends
     if folder.ends is None or len({fact.restart or 0 for fact in facts if isinstance(fact, Evidence)}) > 1:
-        facts = with_attempts(facts)
+        facts = with_attempts(facts, found.placed_attempts)
     end = _left_off(facts, taken, found.scratch, folder.now)
     if end is not None and folder.now is not None:
         facts.append(end)
@@ -165,8 +166,8 @@ def joined(facts: Sequence[Fact]) -> list[Fact]:
     ]
 
 
-def with_attempts(facts: Sequence[Fact]) -> list[Fact]:
-    """The facts, and the attempts that only what broke in them tells of."""
+def with_attempts(facts: Sequence[Fact], placed: Set[int] = frozenset()) -> list[Fact]:
+    """The facts, and the attempts that only what broke in them, or that they have a place (`placed`), tells of."""
     told = [fact for fact in facts if fact.run == RUN and fact.at > UNKNOWN_INSTANT]
     broke = [fact for fact in told if isinstance(fact, Evidence) and fact.source not in NO_PROGRAM]
     if not broke or any(isinstance(fact, (AttemptEnded, Exit, *PROGRESS)) for fact in told):
@@ -179,6 +180,13 @@ def with_attempts(facts: Sequence[Fact]) -> list[Fact]:
             AttemptStarted(**where, seq=2 * number, at=min(own)),
             AttemptEnded(**where, seq=2 * number + 1, at=max(own), outcome=Outcome.FAILED),
         ]  # type: ignore[arg-type]
+    last = max(fact.restart or 0 for fact in broke)
+    began = max(fact.at for fact in broke if (fact.restart or 0) == last)
+    founded += [
+        AttemptStarted(run=RUN, emitter="folder", seq=2 * number, at=began, restart=number)
+        for number in sorted(placed)
+        if number > last
+    ]
     return [*facts, *founded]
 
 

@@ -40,6 +40,7 @@ from rerail.collectors.sources.progress_state import ProgressState
 from rerail.collectors.sources.tail import (
     broken_lines,
     fingerprint,
+    last_bytes,
     last_part,
     nul_count,
     shown_alone,
@@ -164,10 +165,14 @@ class LauncherSource:
             progress.date_end(status.st_mtime_ns)
             progress.flush_all()
             attempts.finish()
+            if attempts.waits_for_relaunch:
+                attempts.next_where_printed(last_bytes(path, offset), offset)
         elif offset == begin and time.time() - status.st_mtime > HELD_SECONDS:
             progress.date_end(status.st_mtime_ns)
             if state.held:
                 attempts.heard(status.st_mtime_ns)
+            if attempts.waits_for_relaunch:
+                attempts.next_where_printed(last_bytes(path, offset), offset)
             if time.time() - status.st_mtime > GRACE_SECONDS:
                 progress.flush_all()
                 attempts.end_where_told(progress.state.step_offset)

@@ -269,7 +269,12 @@ class LauncherLog:
             self._rendezvous_begins(at, by)
         elif torchrun.RENDEZVOUS.search(text):
             self._rendezvous_begins(at, by)
+        elif nvrx.ENTRYPOINT in text:
+            if attempts.has_ended():
+                self._rendezvous_begins(at, by)  # the launcher itself was started again
         elif match := nvrx.JOINED.search(text):
+            if attempts.has_ended() and MarkStage.RENDEZVOUS_COMPLETED.value in attempts.state.told:
+                self._rendezvous_begins(at, by)  # another round, and the line that it begins with is not there
             attempts.state.node_count = int(match["size"])
             attempts.place_node(match["node"], int(match["rank"]))
             attempts.mark(MarkStage.RENDEZVOUS_COMPLETED, at, by)

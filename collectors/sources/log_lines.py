@@ -53,7 +53,7 @@ _ELASTIC_OLD = re.compile(
 )
 _CPP = re.compile(
     r"^(?:\[rank(?P<rank>\d+)\]:)?\[(?P<level>[EWIF])(?P<date>\d{3,4}) (?P<clock>\d\d:\d\d:\d\d\.\d{6})\d* "
-    r"(?P<file>[\w.]+):\d+\] (?P<text>.*)$"
+    r" {0,6}(?:\d{1,10} )?(?P<file>[\w.]+):\d+\] (?P<text>.*)$"
 )
 _CPP_UNDATED = re.compile(
     r"^(?:\[rank(?P<rank>\d+)\]:)?\[(?P<level>[EWIF]) (?P<file>[\w.]{1,80}):\d{1,7}\] (?P<text>.*)$"

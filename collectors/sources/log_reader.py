@@ -29,7 +29,7 @@ from rerail.collectors.sources.line_wrappings import cut_records, is_piece
 from rerail.collectors.sources.log_lines import LocalClock
 from rerail.collectors.sources.progress import ProgressLog
 from rerail.collectors.sources.progress_lines import SIGNS, may_tell
-from rerail.collectors.sources.tail import shown
+from rerail.collectors.sources.tail import LOOKED_BACK, parted_bars, shown
 from rerail.collectors.sources.telling import LITERALS, is_telling
 from rerail.collectors.sources.tracebacks import HEAD, Tracebacks
 from rerail.server.core.facts import Fact
@@ -44,8 +44,6 @@ OFTEN = 64
 """A shape that was kept so often is only counted from then on."""
 LINES_TOGETHER = 3_000
 """So many lines are read one by one after the last that began something; then what is open is given up."""
-LOOKED_BACK = 16 * 1024
-"""Before a traceback so many bytes are searched for how far its process had come."""
 AGAIN_BYTES = 64 * 1024 * 1024
 _DIGITS = b"0123456789"
 _BEHIND = re.compile(rb"last enqueued (?:NCCL )?work: (\d{1,12})")
@@ -57,7 +55,7 @@ _GRAMMAR = re.compile(
     r"|heartbeat|has been open|out of section|ChildFailedError|Starting worker|Joining cluster|restart_count=|EARLY"
     r"|RankMonitorState|# EXIT|must not be|raining (?:done|complete|finished|is|was|has|run|ended|[CFD])"
     r"|spawned with command|num_local_procs=|Root Cause \(first|(?:inish|omplet)ed training|one (?:training|waiting)"
-    r"|RAINING|LSF System <"
+    r"|RAINING|starting workers for|LSF System <"
 )
 
 
@@ -336,8 +334,8 @@ class BlockReader:
         self._quiet: set[bytes] = set()
         self._together = LINES_TOGETHER
         self._hints = Hints()
-        self._ended_with = b""
-        """The last lines of the block before."""
+        self.ended_with = b""
+        """The last bytes that were taken."""
 
     @property
     def lines_counted(self) -> int:
@@ -362,7 +360,7 @@ class BlockReader:
         `also`: where lines begin that are to be read whatever they hold, in order.
         """
         done = self._take_block(block, offset, also)
-        self._ended_with = block[-LOOKED_BACK:]
+        self.ended_with = (self.ended_with + block[-LOOKED_BACK:])[-LOOKED_BACK:]
         return done
 
     def _take_block(self, block: bytes, offset: int, also: Sequence[int]) -> int:
@@ -427,7 +425,7 @@ class BlockReader:
             self.lines_looked_at += 1
             is_of_kernel = b"kernel" in line or b"NVRM" in line
             if is_hit and (HEAD_BYTES in line or (is_of_kernel and not log.going_on.numbers)):
-                ahead = b"" if at_line >= LOOKED_BACK else self._ended_with
+                ahead = b"" if at_line >= LOOKED_BACK else self.ended_with
                 _look_back(log, ahead + block[: at_line + len(line)] if ahead else block, at_line + len(ahead))
             before = log.told()
             if at_line in asked and block.find(b"\0", at_line, end) >= 0:
@@ -472,6 +470,7 @@ def _read(
         digest.update(block)
         read.bytes += len(block)
         read.nuls += block.count(0)
+        block = parted_bars(block)
         done = reader.take(block, offset)
         if options.is_dated is not None and state.last_at is not None:
             options.is_dated()
@@ -484,11 +483,13 @@ def _read(
         before_it = progress.state.dated_back
         progress.date_end(options.written_at)
         read.bars_dated_back = progress.state.dated_back - before_it
+    progress.tell_ahead()
     progress.flush_all()
     read.steps_undated, read.counted = progress.state.undated, tuple(progress.state.counted)
     read.is_stamped = state.last_at is not None and state.last_at != fallback_at
     reader.give_up()
     if not options.worker_only:
+        attempts.next_where_printed(reader.ended_with, read.bytes)
         log.end_as_reported(progress.state.step_offset)
         progress.end_where_it_broke()
     read.zone_is_told = read.is_stamped and (clock.is_calibrated or not log.zones_untold)

@@ -201,6 +201,8 @@ def read_run_files(
         for fact in run.facts[before:]:
             if (isinstance(fact, RecoveryMark) and fact.stage is MarkStage.NOTICED) or isinstance(fact, Exit):
                 ends.setdefault(fact.restart or 0, fact.at)
+            if kind == "error file" and fact.restart is not None and fact.at not in (fallback, UNKNOWN_INSTANT):
+                ends.setdefault(fact.restart, fact.at)
             if fact.at != fallback and fact.at > UNKNOWN_INSTANT:
                 last_stamp = max(fact.at, last_stamp or 0)
     _place_ranks(run, locals_seen)
@@ -315,10 +317,13 @@ def _read_scheduler(path: Path, kind: str, schedulers: SchedulerFiles) -> FileRe
 
 
 def _turn(path: Path, kind: str, head: bytes) -> int:
-    """Launchers' logs first, then what lies in a place, then the rest."""
-    if kind == "log" and not ATTEMPT_IN_PATH.search(path.name) and LAUNCHER_SAYS.search(head):
+    """Launchers' logs first, then error files, which carry instants, then what lies in a place, then the rest."""
+    is_of_worker = LOCAL_RANK_IN_PATH.search(path.as_posix()) is not None
+    if kind == "log" and not (is_of_worker or ATTEMPT_IN_PATH.search(path.name)) and LAUNCHER_SAYS.search(head):
         return 0
-    return 1 if ATTEMPT_IN_PATH.search(str(path)) else 2
+    if kind == "error file":
+        return 1
+    return 2 if ATTEMPT_IN_PATH.search(str(path)) else 3
 
 
 def _fallback(path: Path, ends: dict[int, int], last_stamp: int | None) -> int:

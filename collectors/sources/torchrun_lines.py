@@ -6,6 +6,8 @@ Rules
 - An exit line names the first rank that was reaped, which need not be the one at fault. Ranks that ended by SIGTERM
   were ended by the agent.
 - The table of all failures is printed only when no restart is left.
+- The exit line comes when every worker of the attempt is gone, and its output was passed on: what workers print behind
+  it is of the next attempt.
 """
 
 from __future__ import annotations
@@ -40,8 +42,25 @@ TABLE_RAISED = re.compile(
     r"^ {2}(?P<last>(?P<type>[A-Za-z_][\w.]{0,200}(?:Error|Exception|Interrupt|Failure))(?:: .{0,4000})?)$"
 )
 """The end of the traceback that a rank left in its error file."""
+_EXIT_LINE = re.compile(rb"failed \(exitcode: -?\d{1,9}\) local_rank: \d{1,9} \(pid: \d{1,10}\)[^\n]*\n?")
+_OF_THE_AGENT = re.compile(
+    rb"\s|$|[IWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ (?:site-packages/)?torch/|[*=-]{3}|Traceback"
+    rb"|torch\.distributed\.|Failures:|Root Cause"
+)
+"""How lines begin that the agent prints, the first ones of the traceback it ends with among them."""
+_ITS_OWN_END = (b"ChildFailedError", b"torch/distributed/run.py", b"/bin/torchrun", b"death signal")
 
 NOT_TELLING = re.compile(
     r"^(?:pynvml\.NVML|\[train\]|# (?:CMD|ENV|EXIT)\b)|NVML Shared Library Not Found|libnvidia-ml\.so"
 )
 """What a machine without GPUs prints at every start."""
+
+
+def relaunched_behind(tail: bytes) -> bool:
+    """Whether workers printed something behind the last exit line of a log, and torchrun said nothing there of its own
+    end: then it launched them once more. `tail`: the last bytes of the log; all of them came behind the exit line where
+    it is not in them."""
+    behind = _EXIT_LINE.split(tail)[-1]
+    if any(word in behind for word in _ITS_OWN_END):
+        return False
+    return any(not _OF_THE_AGENT.match(line) for line in behind.split(b"\n"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -303,3 +304,58 @@ def test_secrets_in_a_log_and_on_its_command_line_do_not_leave_the_node(tmp_path
     assert "OSError" in text
     for secret in ("hunter2", "k1", "deadbeef", "abc"):
         assert secret not in text
+
+
+def _attempts_of(facts: Iterable[Fact]) -> list[tuple[str, int | None]]:
+    return [(fact.kind, fact.restart) for fact in facts if isinstance(fact, (AttemptStarted, AttemptEnded, RunEnded))]
+
+
+def test_a_relaunch_that_torchrun_does_not_tell_is_seen_by_what_its_workers_print(tmp_path: Path) -> None:
+    whole = (CORPUS / "torchrun" / "ok_after_restart.log").read_bytes()
+    log = tmp_path / "launcher.log"
+    log.write_bytes(whole)
+    begun_twice = [("attempt_ended", 0), ("attempt_started", 1), ("attempt_ended", 1), ("attempt_started", 2)]
+    followed = LauncherSource(node="vm", log=log, zone_seconds=0)
+    first = followed.poll(None)
+    assert _attempts_of(first.facts) == begun_twice[:2]
+    os.utime(log, (time.time() - 60, time.time() - 60))  # it has been silent
+    assert _attempts_of((*first.facts, *followed.poll(first.cursor).facts)) == begun_twice
+    assert _attempts_of(LauncherSource(node="vm", log=log, zone_seconds=0).finish(None).facts) == begun_twice
+
+
+@pytest.mark.parametrize("name", ["exc", "sigkill", "norecord", "oom"])
+def test_the_end_of_torchrun_is_no_relaunch_however_its_last_lines_come(name: str, tmp_path: Path) -> None:
+    whole = (CORPUS / "torchrun" / f"{name}.log").read_bytes()
+    log = tmp_path / "launcher.log"
+    source, cursor, told = LauncherSource(node="vm", log=log, zone_seconds=0), None, []
+    for line in whole.splitlines(keepends=True):
+        with log.open("ab") as file:
+            file.write(line)
+        polled = source.poll(cursor)
+        cursor, told = polled.cursor, [*told, *polled.facts]
+    log.write_bytes(whole)
+    at_once = LauncherSource(node="vm", log=log, zone_seconds=0).finish(None).facts
+    assert _attempts_of(told) == _attempts_of(at_once)
+    assert _attempts_of(told)[-1][0] == "run_ended"
+
+
+WITHOUT_JOINING = [truth for truth in TRUTHS if truth.parent.name == "0.4.1"]
+
+
+@pytest.mark.parametrize("kept", ["has joined", "starting workers for entrypoint"])
+@pytest.mark.parametrize("truth", WITHOUT_JOINING, ids=name_of)
+def test_attempts_are_found_where_lines_between_them_are_missing(truth: Path, kept: str, tmp_path: Path) -> None:
+    """Of what the launcher says at the beginning of an attempt one line is there."""
+    lines = (truth.parent / f"{truth.name.removesuffix('.truth.json')}.log").read_text().splitlines(keepends=True)
+    told = ("has joined", "attempts to join", "starting workers for entrypoint")
+    first = next(line for line in lines if "starting workers for entrypoint" in line)
+    again = [
+        first.replace(first[:25], line[:25]) if kept in first and "has joined" in line else line
+        for line in lines
+        if kept in line or not any(word in line for word in told) or (kept in first and "has joined" in line)
+    ]
+    log = tmp_path / "launcher.log"
+    log.write_text("".join(again))
+    facts = LauncherSource(node="vm", log=log, zone_seconds=0).finish(None).facts
+    attempts = json.loads(truth.read_text())["attempts"]
+    assert {fact.restart for fact in facts if isinstance(fact, AttemptEnded)} == set(range(attempts))
