@@ -106,6 +106,8 @@ class AttemptState:
     """Lines of this log that are no text."""
     unreadable_told: int = 0
     is_over: bool = False
+    is_job_over: bool = False
+    """A scheduler reported the end of the job of the current attempt: what follows in the log is of another job."""
     cancelled_as: str | None = None
     """The outcome that Slurm's own word for the end of the current attempt's step means; None where it said none."""
     is_signalled: bool = False
@@ -267,12 +269,15 @@ class Attempts:
             state.is_signalled, state.cancelled_by = False, ""
             state.told_over = []
         state.is_started = True
-        state.is_over = False
+        state.is_over = state.is_job_over = False
 
     def how_restarted(self) -> tuple[Scope, Initiator]:
         """What an attempt that follows the current one restarts, and who asked for it: asked before `enter`."""
         if self.state.cancelled_as == Outcome.PREEMPTED:
             return Scope.REQUEUE, Initiator.SCHEDULER  # into the same log: the same job, once more
+        if self.state.is_job_over:
+            is_stopped = bool(self.state.told_over) and self.state.told_over[0] == Outcome.STOPPED
+            return Scope.RESUBMIT, Initiator.OPERATOR if is_stopped else Initiator.FAULT
         return Scope.IN_JOB, Initiator.FAULT
 
     def state_fact(self, kind: type[Fact], at: int, **told: object) -> None:

@@ -568,6 +568,7 @@ class LauncherLog:
             attempts.enter(at, state.attempt)
         self._job_left(code, at)
         attempts.end_run(at, outcome, words if code else None)
+        state.is_job_over = True
 
     def _job_left(self, code: int, at: int) -> None:
         if code and not self.attempts.state.exits:

@@ -249,7 +249,7 @@ class ProgressLog:
     @property
     def _is_undisturbed(self) -> bool:
         """Nothing waits for the next line but that it is a step."""
-        return not (self.state.waiting or self.state.begins)
+        return not (self.state.waiting or self.state.begins or self.attempts.state.is_job_over)
 
     def _learn(self, raw: bytes, rule: int, told: Progress, line: Line, *, is_short: bool) -> None:
         """Remember how a step line is written."""
@@ -771,7 +771,8 @@ class ProgressLog:
                 self._prefix = self._raw[: label.end()]
         elif state.speaker != speaker:
             return
-        if state.has_steps and state.step is not None and step < state.step:
+        is_another_job = self.attempts.state.is_job_over and self._is_own
+        if state.has_steps and state.step is not None and (step < state.step or is_another_job):
             self._come_again(step, at, told)
             state = self.state
             state.speaker, state.stream = speaker, line.stream

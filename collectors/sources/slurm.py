@@ -114,20 +114,28 @@ class Chosen:
 
     def holds(self, job: Job) -> bool:
         """Whether a job is one of them."""
-        users = self.users or (() if self.all_users or self.names or self.jobs else _own_name())
+        users, names, jobs = _each(self.users), _each(self.names), _each(self.jobs)
+        if not (users or names or jobs or self.all_users):
+            users = {name for name in (_name_of(os.getuid()),) if name is not None}
+        users |= {name for user in users if user.isdigit() and (name := _name_of(int(user))) is not None}
         return (
             (not users or job.labels.get("user") in (None, *users))
-            and (not self.names or job.name in self.names)
-            and (not self.jobs or job.job in self.jobs or job.part_of in self.jobs)
+            and (not names or job.name in names)
+            and (not jobs or not jobs.isdisjoint((job.job, job.part_of, f"{job.part_of}_{job.task}")))
         )
 
 
-def _own_name() -> tuple[str, ...]:
-    """Who asks; empty where the machine has no name for it."""
+def _each(told: Sequence[str]) -> set[str]:
+    """What is told one by one, or with commas between as Slurm's commands take it."""
+    return {word for words in told for word in words.split(",") if word}
+
+
+def _name_of(user: int) -> str | None:
+    """A user's name; None where this machine has none for it."""
     try:
-        return (pwd.getpwuid(os.getuid()).pw_name,)
-    except KeyError:
-        return ()
+        return pwd.getpwuid(user).pw_name
+    except (KeyError, OverflowError):
+        return None
 
 
 class SlurmSource:

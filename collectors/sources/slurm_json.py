@@ -111,6 +111,7 @@ def _json_job(told: Mapping[str, Any], number: int, is_old: bool) -> Record:
             step for each in sequence(told.get("steps"))[:200] if (step := _json_step(mapping(each))) is not None
         ),
         part_of=_json_whole(told),
+        task=None if (task := number_of(told.get("array_task_id"))) is None else str(task),
         switched=seconds_of(told.get("suspend_time")),
     )
 

@@ -58,6 +58,8 @@ class Job:
     steps: tuple[Step, ...] = ()
     part_of: str | None = None
     """The array or heterogeneous job that this one is a part of."""
+    task: str | None = None
+    """Its place in the array."""
     switched: int | None = None
     """When it was suspended, or resumed, last."""
 

@@ -182,6 +182,7 @@ def _shown(record: Mapping[str, str], line: int, zone: int | None) -> Record:
                 "wckey": record.get("WCKey", ""),
             }
         ),
+        task=words_of(record.get("ArrayTaskId")),
         part_of=words_of(record.get("ArrayJobId")) or words_of(record.get("HetJobId")),
         switched=instant(record.get("SuspendTime", ""), zone),
     )

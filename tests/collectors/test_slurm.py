@@ -541,6 +541,40 @@ def test_the_source_asks_slurm_and_goes_on_from_its_cursor(cluster: Cluster):
         assert cluster.source().poll(cursor).facts == first.facts
 
 
+@pytest.mark.parametrize(
+    ("chosen", "jobs"),
+    [
+        (Chosen(jobs=("44",)), {"44"}),
+        (Chosen(jobs=("44,42", "10")), {"44", "42", "10"}),
+        (Chosen(names=("run-dependent",)), {"44", "45"}),
+        (Chosen(users=("root",)), {"10", "41", "42", "43", "44", "45", "46"}),
+        (Chosen(users=("0",)), {"10", "41", "42", "43", "44", "45", "46"}),
+        (Chosen(users=("nobody",)), set()),
+        (Chosen(all_users=True), {"10", "41", "42", "43", "44", "45", "46"}),
+    ],
+)
+def test_a_queue_that_tells_every_job_is_read_for_those_that_were_chosen(
+    cluster: Cluster, chosen: Chosen, jobs: set[str]
+):
+    """`squeue --json` of 22.05 has its own mind."""
+    cluster.prints("sacct", b"JobID|JobIDRaw|JobName|State|Submit|Start|End\n")
+    cluster.prints("squeue", (MORE_ENDS / "squeue.json").read_bytes())
+    cluster.prints("scontrol", (MORE_ENDS / "scontrol_show_node.txt").read_bytes())
+    source = SlurmSource(Naming(), chosen, now=lambda: 1796046000.0)
+    facts = source.poll(None).facts
+    assert {fact.job for fact in facts if fact.job is not None} == jobs
+    drained = {fact.node for fact in facts if isinstance(fact, NodeState)}
+    assert drained == ({"node2"} if "42" in jobs else set())  # accounting has no event of it
+
+
+def test_a_task_of_an_array_is_chosen_by_its_place():
+    told = {"job_id": 20, "array_job_id": 19, "array_task_id": 1, "job_state": "RUNNING", "submit_time": 1795954463}
+    (task,) = read(json.dumps({"jobs": [told]}).encode())
+    assert isinstance(task, Job)
+    kept = [Chosen(jobs=(word,)).holds(task) for word in ("19", "20", "19_1", "19_2", "1")]
+    assert kept == [True, True, True, False, False]
+
+
 def test_a_command_that_fails_is_blind_and_the_rest_goes_on(cluster: Cluster):
     first = cluster.source().poll(None)
     cluster.prints("sacctmgr", b"sacctmgr: error: slurm_persist_conn_open: Connection refused\n", 1)

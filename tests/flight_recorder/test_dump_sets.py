@@ -106,6 +106,23 @@ def test_two_moments_of_one_hang_are_one_and_so_is_a_hang_of_which_a_rank_is_lon
     assert dump_sets([]) == ()
 
 
+def test_a_dump_that_an_earlier_attempt_left_behind_is_not_whom_the_others_wait_for():
+    """Rank 3 left none this time: its old one, which made the same calls two hours before, accuses nobody."""
+    content = json.loads(recorded("hang4_rank_3.json"))
+    for entry in content["entries"]:
+        entry["time_created_ns"] -= 7200 * SECOND
+    old = evidence_of(json.dumps(content).encode(), 3, seq=0, emitter="artefact/old")
+    left_behind = replace(old, at=HANG4[3].at - 7200 * SECOND)
+    sets = dump_sets([*HANG4[:3], left_behind])
+    assert names(sets) == [{"artefact/old"}, {fact.emitter for fact in HANG4[:3]}]
+    found = analysis([*HANG4[:3], left_behind], HANG4[0].at)
+    assert found is not None
+    assert found.culprits == ()
+    whole = analysis(HANG4, HANG4[0].at)
+    assert whole is not None
+    assert whole.culprits == (3,)
+
+
 @pytest.mark.parametrize(("near", "culprit"), [(MISSING[0].at, 2), (HANG4[0].at, 3), (HANG4[0].at + 40 * SECOND, 3)])
 def test_the_hang_nearest_to_the_interruption_is_judged_and_the_others_are_told(near: int, culprit: int):
     found = analysis([*HANG4, *CARS, *MISSING], near)

@@ -145,6 +145,24 @@ def test_lsf_s_report_says_how_a_run_ended(
     assert named == ([] if outcome == "completed" else [cause or "operator_stop"])
 
 
+@pytest.mark.parametrize("goes_back", [True, False])
+def test_what_follows_lsf_s_report_in_a_log_is_another_job(goes_back: bool, tmp_path: Path):
+    """`bsub -o` appends; a job that saved at its last step goes on with the next."""
+    first = 10 if goes_back else 20
+    again = [
+        f"[2026-11-20 11:00:{second:02}] iteration {first + second}/ 200 | elapsed time per iteration (ms): 1000.0 |"
+        " lm loss: 1.0 |" for second in range(12)
+    ]  # fmt: skip
+    lines = [*STEPS, *report([RUN_LIMIT, "Exited with exit code 140."]), *again, *report(["Successfully completed."])]
+    (path,) = written({"files": {"run.log": lines}}, tmp_path)
+    (view,) = derived(imported(path))
+    assert [(each.outcome, each.scope) for each in view.attempts] == [("failed", None), ("completed", "resubmit")]
+    assert (view.outcome, view.high_water_step) == ("completed", first + 11)
+    (incident,) = view.incidents
+    assert incident.verdict.cause == "time_limit"
+    assert [each.verdict.cause for each in interruptions(read_run_files([str(path)]))] == ["time_limit"]
+
+
 @pytest.mark.parametrize(("line", "told"), ENDED.items())
 def test_a_scheduler_s_word_alone_says_how_a_run_ended(line: str, told: tuple[str, str | None], tmp_path: Path):
     outcome, cause = told

@@ -6,8 +6,9 @@ called the same operation of the same group about the same time.
 
 Rules
 - Dumps of which it is told that they are of different attempts (the folder that each lay in) are of different hangs.
-- As long as no rank has two processes and no group has two lists of members, all dumps are one set: a rank whose last
-  operation is old may be the one that hangs.
+- As long as no rank has two processes, no group has two lists of members, and no operation was called by its ranks more
+  than an hour apart, all dumps are one set: a rank whose last operation is old may be the one that hangs, but one that
+  made the same calls an hour before is a dump that was left behind.
 - Else the processes of the rank that has the most of them are the beginnings of the sets, and each other process joins
   the set whose operations are nearest in time, unless that has a process of this rank or other members of a group.
 - Side-cars have no operations: they go with the dump of their rank whose groups they name.
@@ -175,11 +176,15 @@ def _are_several(processes: dict[int, list[_Process]], every: list[_Process]) ->
     if len({each.attempt for each in every} - {None}) > 1:
         return True
     members: dict[str, str] = {}
+    called: dict[tuple[str, str, int], tuple[int, int]] = {}
     for each in every:
         if _contradict(members, each.members):
             return True
         members.update(each.members)
-    return False
+        for key, at in each.operations.items():
+            first, last = called.get(key, (at, at))
+            called[key] = (min(first, at), max(last, at))
+    return any(last - first >= APART_NS for first, last in called.values())
 
 
 def _gathered(processes: dict[int, list[_Process]], every: list[_Process]) -> list[_Set]:
