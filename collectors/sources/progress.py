@@ -95,13 +95,13 @@ STAMP_WITHIN = 120
 
 COUNTED = frozenset({"nemo", "megatron", "maxtext"})
 """Their lines tell how long a step took, and often no instant."""
-BRING_UP = frozenset({Told.BANNER, Told.LOADING, Told.LOADED, Told.READY, Told.FRESH})
+BRING_UP = frozenset({Told.BANNER, Told.LOADING, Told.RESUMING, Told.LOADED, Told.READY, Told.FRESH})
 NOT_OF_TRAINING = frozenset({"cpp", "torchrun", "nvrx", "monitor"})
 """Whose lines come whether training goes on or not: watchdogs and launchers."""
 SAVES_WHILE_WAITING = frozenset({"transformers", "lightning"})
 ONE_SAVE_AT_A_TIME = frozenset({"maxtext"})
 """Whose checkpointer waits for the save before, where another one begins."""
-OF_SAVES = frozenset({Told.SAVING, Told.SCHEDULED, Told.SAVED})
+OF_SAVES = frozenset({Told.SAVING, Told.SCHEDULED, Told.SAVED, Told.STALLED})
 SOONER = 5
 """Steps that took this part of the usual time were not done but loaded."""
 MOST_AHEAD = 2
@@ -633,6 +633,7 @@ class ProgressLog:
     # --- what --------------------------------------------------------------------------------------------------------
 
     def _tell(self, told: Progress, at: int | None, line: Line) -> None:
+        told = self._counted_from_one(told)
         state = self.state
         if state.framework is None or state.framework == "any":
             state.framework = told.framework
@@ -664,17 +665,34 @@ class ProgressLog:
             state.said_at = at
             self._moment(told, at)
 
+    def _counted_from_one(self, told: Progress) -> Progress:
+        """What names a checkpoint by a number, with the steps that are done in it."""
+        state = self.state
+        if told.step is None:
+            return told
+        if told.framework == "orbax":  # MaxText names it by the last step, which it counts from 0
+            is_maxtext = state.framework in (None, "maxtext")
+            return replace(told, framework="maxtext" if is_maxtext else "any", step=told.step + is_maxtext)
+        if told.or_next or (told.framework == "lightning" and state.framework == "nemo"):
+            known = [state.step] if told.or_next else state.saved
+            return told if told.step in known and told.step + 1 not in known else replace(told, step=told.step + 1)
+        return told
+
     def _undated(self, told: Progress) -> None:
         """What begins without a stamp begins at the last one; what ends waits for the next."""
         state = self.state
         is_placed = state.heard_at is not None and not state.bars
         if told.told is Told.SAVE_TOOK:
             self._save_took(told)
+        elif told.told is Told.LOAD_TOOK:
+            loaded = next((one for one in reversed(state.waiting) if one[0] == Told.LOADED.value), None)
+            if loaded is not None:
+                loaded[3] = told.seconds
         elif told.told is Told.LOADING and is_placed and state.heard_at != state.said_at:
             state.loading = [told.step, None]
         elif told.told in (Told.SAVING, Told.LOADING, Told.EVALUATING) and is_placed and state.heard_at is not None:
             self._moment(told, state.heard_at)
-        elif told.told not in (Told.STEP, Told.CLOCK) and self._has_room_to_wait():
+        elif told.told not in (Told.STEP, Told.CLOCK, Told.STILL_SAVING) and self._has_room_to_wait():
             is_stated = told.told is Told.SAVED and is_placed and state.heard_at is not None and not state.begins
             if is_stated and state.heard_at is not None:
                 self._durable_by(told, state.heard_at)
@@ -723,6 +741,9 @@ class ProgressLog:
             state.waiting = [one for one in state.waiting if one[4:5] != [True]]
         if told is not None and told.told is Told.STEP and told.seconds is not None and told.step is not None:
             before = self._done_before
+            for kind, _, step, *_ in state.waiting:
+                if kind in (Told.RESUMING, Told.LOADED) and step is not None and step < told.step:
+                    before = step
             if before is not None and told.bar_seconds is None and told.step > before:
                 at -= round(told.seconds * SECOND) * (told.step - before)
         elif told is not None and told.told is Told.STEP and told.bar_seconds is None:
@@ -742,8 +763,14 @@ class ProgressLog:
                 self._saving(told, at)
             case Told.SCHEDULED | Told.SAVED:
                 self._saved(told, at)
+            case Told.STALLED:
+                self._stalled(told, at)
+            case Told.STILL_SAVING:
+                self._still_saving(told, at)
             case Told.LOADING:
                 state.loading = [told.step, at]
+            case Told.RESUMING:
+                self._resuming(told, at)
             case Told.LOADED:
                 self._loaded(told, at)
             case Told.FINISHED:
@@ -779,6 +806,8 @@ class ProgressLog:
         self._own_attempt(at)
         if state.has_steps and step == state.step:
             return
+        if not state.has_steps:
+            self._load_is_over(step)
         if self._jumps(told, step):
             state.base, state.step = step - 1, step - 1
         self._went_on(at)
@@ -899,6 +928,32 @@ class ProgressLog:
             state.saving = [step, at, told.framework]
             self._say(CheckpointMoment, at, step=step, stage=CheckpointStage.STARTED)
 
+    def _stalled(self, told: Progress, at: int) -> None:
+        """Training waited for a save until now, and its line says how long; what follows says whether it is written."""
+        state = self.state
+        if told.step is None or told.seconds is None:
+            return
+        self._own_attempt(at)
+        length = round(told.seconds * SECOND)
+        begun = max(at - length, state.step_at or 0)  # its stamp has whole seconds
+        at = begun + length
+        self._say(PhaseSpan, at, phase=Phase.SAVING, start=begun, end=at)
+        self._say(
+            CheckpointMoment, begun, step=told.step, stage=CheckpointStage.STARTED, blocked_us=(at - begun) // 1000
+        )
+        state.pause_began, state.pause_ended = begun, at
+        state.stalled = told.step
+
+    def _still_saving(self, told: Progress, at: int) -> None:
+        """It saved until now at least: how long it does is not told."""
+        state = self.state
+        if not state.saving or told.step != state.saving[0]:
+            return
+        begun = max(state.saving[1], state.pause_ended or 0)
+        if begun < at:
+            self._say(PhaseSpan, at, phase=Phase.SAVING, start=begun, end=at)
+            state.pause_ended = at
+
     def _saved(self, told: Progress, at: int) -> None:
         state = self.state
         self._own_attempt(at)
@@ -920,9 +975,13 @@ class ProgressLog:
         stage = CheckpointStage.CAPTURED if is_captured else CheckpointStage.DURABLE
         if told.framework in ONE_SAVE_AT_A_TIME:
             self._follows_save(step, at)
-        captured = [one for one in state.captured if one != step]
+        before = state.captured
+        captured = [one for one in before if one != step]
         state.captured = [*captured, step][-MOST_CAPTURED:] if is_captured else captured
-        mode = "async" if is_captured else "sync" if blocked is not None else None
+        is_sync = blocked is not None or (state.stalled == step and step not in before)
+        mode = "async" if is_captured else "sync" if is_sync else None
+        if told.framework == "nemo":
+            state.saved = [*(one for one in state.saved if one != step), step][-MOST_CAPTURED:]
         self._say(CheckpointMoment, at, step=step, stage=stage, mode=mode, blocked_us=blocked)
 
     def _follows_save(self, step: int, at: int) -> None:
@@ -954,31 +1013,70 @@ class ProgressLog:
             return
         step, begun, _ = self.state.saving
         self.state.saving = []
-        self._say(CheckpointMoment, at, step=step, stage=CheckpointStage.DURABLE, mode="sync")
+        self._say(CheckpointMoment, at, step=step, stage=CheckpointStage.DURABLE)
         self.state.pause_ended = max(begun, self.state.pause_ended or 0)
+
+    def _resuming(self, told: Progress, at: int) -> None:
+        """It says which checkpoint it goes on from: the load begins, and may be told of no more."""
+        state, step = self.state, told.step
+        if step is None or (state.has_steps and step > (state.step or 0)):
+            return  # weights of another run, or a remark: training does not go forward by loading
+        if state.has_steps:
+            self._come_again(step, at, told)
+            state = self.state
+        elif state.base == step:
+            return  # it is loaded already, or another rank said so
+        self._own_attempt(at)
+        self._was_durable(step, at)
+        state.loading = [step, at]
+        state.base, state.since = step, at
+
+    def _was_durable(self, step: int, at: int) -> None:
+        """What can be loaded was written, though nothing before said so."""
+        state = self.state
+        if step in state.captured:
+            state.captured = [one for one in state.captured if one != step]
+            self._say(CheckpointMoment, at, step=step, stage=CheckpointStage.DURABLE)
 
     def _loaded(self, told: Progress, at: int) -> None:
         state = self.state
         step = told.step if told.step is not None else state.loading[0] if state.loading else None
         begun = state.loading[1] if state.loading else None
         state.loading = []
-        if step is None:
+        is_timed = told.seconds is not None
+        if told.seconds is not None:
+            begun = max(at - round(told.seconds * SECOND), begun or 0)
+        if step is None and not (is_timed and told.framework == "nemo"):
             return
         if state.has_steps:
-            if step > (state.step or 0):
+            if step is not None and step > (state.step or 0):
                 return  # weights of another run, or a remark: training does not go forward by loading
-            self._come_again(step, begun or at, told)
+            self._come_again(step, at if begun is None else begun, told)
             state = self.state
-        elif state.base == step and begun is None:
+            state.loading = []
+        elif step is not None and state.base == step and (begun is None or state.loaded):
             return  # every rank says so
-        self._own_attempt(begun or at)
-        if begun is None and told.seconds is not None:
-            begun = at - round(told.seconds * SECOND)
-        if step in state.captured:  # nothing said so before, but what can be loaded was written
-            state.captured = [one for one in state.captured if one != step]
-            self._say(CheckpointMoment, at if begun is None else begun, step=step, stage=CheckpointStage.DURABLE)
-        self._say(CheckpointLoaded, at, step=step, start=at if begun is None else min(begun, at), end=at)
+        begun = at if begun is None else min(begun, at)
+        self._own_attempt(begun)
+        if step is None:
+            self._say(PhaseSpan, at, phase=Phase.LOADING, start=begun, end=at)
+            state.loaded, state.since = [begun, at], at
+            return
+        self._was_durable(step, begun)
+        self._say(CheckpointLoaded, at, step=step, start=begun, end=at)
         state.base, state.since = step, at
+
+    def _load_is_over(self, step: int) -> None:
+        """The first step of an attempt that told of a load, and not of its end or not of its step."""
+        state = self.state
+        if state.loading and state.loading[1] is not None and state.base == state.loading[0]:
+            at = state.loading[1]
+            self._say(CheckpointLoaded, at, step=state.loading[0], start=at, end=at)
+            state.loading = []
+        if state.loaded and state.base is None and state.every == 1 and state.each_before is not None and step > 1:
+            begun, at = state.loaded
+            self._say(CheckpointLoaded, at, step=step - 1, start=begun, end=at)
+            state.base = step - 1
 
     def _ready(self, at: int) -> None:
         state = self.state
@@ -1086,7 +1184,7 @@ class ProgressLog:
             bar_total=state.bar_total, world_size=state.world_size, is_async=state.is_async,
             attempt=self.attempts.state.attempt, heard_at=state.heard_at,
             waiting=state.waiting, dated_back=state.dated_back, captured=state.captured, is_counted=state.is_counted,
-            every=state.every, is_clocked=state.is_clocked, tells_saves=state.tells_saves,
+            every=state.every, saved=state.saved, is_clocked=state.is_clocked, tells_saves=state.tells_saves,
             each_before=state.each_ns or state.each_before,
         )  # fmt: skip
 
@@ -1127,7 +1225,7 @@ def _last_epoch(bars: list[list[Any]], waiting: list[list[Any]]) -> list[list[An
     while begin and bars[begin - 1][3] == bars[-1][3] and all(
         earlier <= later for earlier, later in zip(bars[begin - 1][:2], bars[begin][:2], strict=True)
     ) and not any(
-        kind in (Told.LOADING, Told.LOADED) and step is not None and step < bars[begin - 1][0]
+        kind in (Told.LOADING, Told.RESUMING, Told.LOADED) and step is not None and step < bars[begin - 1][0]
         for kind, _, step, *_ in waiting[bars[begin - 1][9] : bars[begin][9]]
     ):  # fmt: skip
         begin -= 1

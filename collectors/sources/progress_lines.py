@@ -43,8 +43,16 @@ class Told(StrEnum):
     SAVED = "saved"
     SAVE_TOOK = "save_took"
     """How long training waited for the save that was told before."""
+    STALLED = "stalled"
+    """So long training waited for a save that is told by these words alone; whether it is durable is told after."""
+    STILL_SAVING = "still_saving"
+    """A part of a save is written, and more follows."""
     LOADING = "loading"
+    RESUMING = "resuming"
+    """Which checkpoint it goes on from; how long its load takes may be told after, or never."""
     LOADED = "loaded"
+    LOAD_TOOK = "load_took"
+    """How long the load was that was told before."""
     EVALUATING = "evaluating"
     EVALUATED = "evaluated"
     FINISHED = "finished"
@@ -66,6 +74,8 @@ class Progress:
     """Steps of a progress bar, or of the whole run."""
     world_size: int | None = None
     epoch: int | None = None
+    or_next: bool = False
+    """Steps done are `step`, or one more: the number counts from 0 where training goes on, and from 1 at its end."""
     rule: int | None = None
     """By which rule it was read; None for a bar."""
 
@@ -215,14 +225,21 @@ _RULES: tuple[_Rule, ...] = (
         _MEGATRON_TIME,
     ),
     _Rule(
-        ("successfully saved",),
-        re.compile(r"successfully saved checkpoint from iteration {1,12}(?P<step>\d{1,12})"),
-        _plain(Told.SAVED, "megatron"),
+        ("uccessfully saved",),
+        re.compile(r"(?P<nemo>S)?(?(nemo)|s)uccessfully saved checkpoint from iteration {1,12}(?P<step>\d{1,12})"),
+        lambda match, _: Progress(
+            Told.SAVED, "nemo" if match["nemo"] else "megatron", _count(match["step"]), or_next=bool(match["nemo"])
+        ),
     ),
     _Rule(
         ("save-checkpoint ..",),
         re.compile(r"^ {0,8}save-checkpoint \.{2,80}: \( {0,12}[\d.]{1,20}, {0,12}(?P<ms>[\d.]{1,20})\)"),
         lambda match, _: Progress(Told.SAVE_TOOK, "megatron", None, (_real(match["ms"]) or 0.0) / 1000),
+    ),
+    _Rule(
+        ("load-checkpoint ..",),
+        re.compile(r"^ {0,8}load-checkpoint \.{2,80}: \( {0,12}[\d.]{1,20}, {0,12}(?P<ms>[\d.]{1,20})\)"),
+        lambda match, _: Progress(Told.LOAD_TOOK, "megatron", None, (_real(match["ms"]) or 0.0) / 1000),
     ),
     _Rule(
         ("scheduled an async checkpoint",),
@@ -284,6 +301,21 @@ _RULES: tuple[_Rule, ...] = (
         _NEMO_TIME,
     ),
     _Rule(
+        ("Global Checkpoint Save",),
+        re.compile(
+            r"Global Checkpoint Save : Rank: 0 : Iteration: (?P<step>\d{1,12}) : .{0,60}Save duration: "
+            r"(?P<seconds>[\d.]{1,20})s"
+        ),
+        lambda match, _: Progress(
+            Told.STALLED, "nemo", _count(match["step"]), _real(match["seconds"]), or_next=True
+        ),
+    ),
+    _Rule(
+        ("Global Checkpoint Load",),
+        re.compile(r"Global Checkpoint Load : Rank ?: 0 : .{0,60}load_checkpoint: (?P<seconds>[\d.]{1,20})s"),
+        _plain(Told.LOADED, "nemo"),
+    ),
+    _Rule(
         ("sync checkpoint save for step",),
         re.compile(r"Async checkpoint save for step (?P<step>\d{1,12}) .{0,600}finalized successfully"),
         _plain(Told.SAVED, "nemo"),
@@ -291,11 +323,16 @@ _RULES: tuple[_Rule, ...] = (
     _Rule(
         ("Scheduled async checkpoint save",),
         re.compile(r"Scheduled async checkpoint save for \S{0,500}step=?(?P<step>\d{1,12})"),
-        _plain(Told.SCHEDULED, "nemo"),
+        lambda match, _: Progress(Told.SCHEDULED, "nemo", _count(match["step"]), or_next=True),
     ),
     _Rule(
-        ("Restored all states", "Restoring states"),
-        re.compile(r"(?:Restored all states|Restoring states) from .{0,500}\bstep=?(?P<step>\d{1,12})"),
+        ("Restoring states",),
+        re.compile(r"Restoring states from .{0,500}\bstep=?(?P<step>\d{1,12})"),
+        _plain(Told.LOADING, "lightning"),
+    ),
+    _Rule(
+        ("Restored all states",),
+        re.compile(r"Restored all states from .{0,500}\bstep=?(?P<step>\d{1,12})"),
         _plain(Told.LOADED, "lightning"),
     ),
     _Rule(("[NeMo ",), re.compile(r"\[NeMo [A-Z] \d{4}-\d\d-\d\d "), _plain(Told.CLOCK, "nemo")),
@@ -406,7 +443,37 @@ _RULES: tuple[_Rule, ...] = (
     _Rule(
         ("restoring from this run",),
         re.compile(r"restoring from this run's directory (?:latest )?step {1,40}(?P<step>\d{1,12})"),
-        _plain(Told.LOADED, "maxtext", 1),
+        _plain(Told.RESUMING, "maxtext", 1),
+    ),
+    # Orbax, of MaxText or of any other
+    _Rule(
+        ("Restoring checkpoint from",),
+        re.compile(r"\bRestoring checkpoint from [^\s`]{0,600}/(?P<step>\d{1,12})(?:/[a-z_]{1,40})?[.`]{0,3}$"),
+        _plain(Told.LOADING, "orbax"),
+    ),
+    _Rule(
+        ("Finished restoring checkpoint",),
+        re.compile(
+            r"Finished restoring checkpoint in (?P<seconds>[\d.]{1,20}) seconds from [^\s`]{0,600}/(?P<step>\d{1,12})"
+            r"(?:/[a-z_]{1,40})?[.`]{0,3}$"
+        ),
+        _plain(Told.LOADED, "orbax"),
+    ),
+    _Rule(
+        ("Finished blocking save",),
+        re.compile(
+            r"Finished blocking save in (?P<seconds>[\d.]{1,20}) seconds\. Continuing .{0,40}(?: to|@) [^\s`]{0,600}/"
+            r"(?P<step>\d{1,12})[.`]{0,3}$"
+        ),
+        _plain(Told.SCHEDULED, "orbax"),
+    ),
+    _Rule(
+        ("Finished saving checkpoint (", "Finished asynchronous save"),
+        re.compile(
+            r"Finished (?:saving checkpoint \(finalized|asynchronous save \().{0,80} to [^\s]{0,600}/(?P<step>\d{1,12})"
+            r"[.`]{0,3}$"
+        ),
+        _plain(Told.SAVED, "orbax"),
     ),
     # Hugging Face Trainer
     _Rule(
@@ -431,6 +498,11 @@ _RULES: tuple[_Rule, ...] = (
         ("Saving model checkpoint",),
         re.compile(r"Saving model checkpoint to \S{0,500}checkpoint-(?P<step>\d{1,12})"),
         _plain(Told.SAVING, "transformers"),
+    ),
+    _Rule(
+        (" saved in ",),
+        re.compile(r"\b[\w ]{4,40} saved in \S{0,500}checkpoint-(?P<step>\d{1,12})/"),
+        _plain(Told.STILL_SAVING, "transformers"),
     ),
     _Rule(
         ("Loading model from",),
@@ -458,9 +530,13 @@ _RULES: tuple[_Rule, ...] = (
     _Rule(
         ("esum", "estor", "oaded", "tarting from"),
         re.compile(
-            rf"\b(?:[Rr]esum\w{{1,4}}|[Rr]estor\w{{1,4}}|[Ll]oaded|[Ss]tarting) [^\n]{{0,300}}?\b{_IN_NAME}{_NUMBER}\b"
+            rf"\b(?:(?P<done>[Rr]esumed|[Rr]estored|[Ll]oaded)|[Rr]esum\w{{1,4}}|[Rr]estor\w{{1,4}}|[Ss]tarting) "
+            rf"[^\n]{{0,300}}?\b{_IN_NAME}{_NUMBER}\b"
         ),
-        _plain(Told.LOADED, "any"),
+        lambda match, text: Progress(
+            Told.LOADED if match["done"] else Told.RESUMING, "any", _count(match["step"]),
+            _took(match, text) if match["done"] else None,
+        ),
     ),
     _Rule(
         ("heckpoint", "ckpt", "CHECKPOINT"),
@@ -506,7 +582,18 @@ def may_tell(raw: bytes) -> bool:
 def _any_save(match: re.Match[str], text: str) -> Progress | None:
     if re.search(r"\b(?:checkpoint|ckpt)", text, re.I) is None:
         return None
-    return Progress(Told.SAVED if match["done"] else Told.SAVING, "any", _count(match["step"]))
+    seconds = _took(match, text) if match["done"] else None
+    return Progress(Told.SAVED if match["done"] else Told.SAVING, "any", _count(match["step"]), seconds)
+
+
+_TOOK = re.compile(r"(?: in| took) {1,3}(?P<time>\d[\d.]{0,19}) ?(?P<unit>ms|s|sec|secs|seconds)\b")
+
+
+def _took(match: re.Match[str], text: str) -> float | None:
+    """How long a save or a load was, where its line says so behind the step."""
+    told = _TOOK.match(text, match.end())
+    seconds = None if told is None else _real(told["time"])
+    return seconds / 1000 if seconds is not None and told is not None and told["unit"] == "ms" else seconds
 
 
 def read_progress(text: str) -> list[tuple[Progress, str]]:

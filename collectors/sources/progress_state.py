@@ -44,6 +44,12 @@ class ProgressState:
     """`[step, since, framework]` of a save that goes on while training waits."""
     loading: list[Any] = field(default_factory=list)
     """`[step, since]` of a load that goes on; since None where that is not known."""
+    loaded: list[int] = field(default_factory=list)
+    """`[since, until]` of a load of nobody says which step; the first step that follows tells."""
+    stalled: int | None = None
+    """The step of the last save that was told by how long training waited for it."""
+    saved: list[int] = field(default_factory=list)
+    """Steps of the last checkpoints of NeMo."""
     waiting: list[Any] = field(default_factory=list)
     """`[what, framework, step, seconds, whether that it is durable was stated]` of what was told without a stamp."""
     processes_done: int = 0
