@@ -48,8 +48,8 @@ _ELASTIC = re.compile(
     r"(?P<file>[^\s\]]+):\d+\] (?P<text>.*)$"
 )
 _ELASTIC_OLD = re.compile(
-    r"^\[(?P<ts>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] (?P<file>torch\.distributed[\w.]*): "
-    r"\[(?P<level>\w+)\] (?P<text>.*)$"
+    r"^\[?(?P<ts>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\]?(?: - | )(?:\[?(?P<before>[A-Z]{4,8})\]?(?: - |: | ))?"
+    r"(?P<file>torch\.distributed[\w.]*)(?: - |: | )(?:\[?(?P<level>[A-Z]{4,8})\]?(?: - |: | ))?(?P<text>.*)$"
 )
 _CPP = re.compile(
     r"^(?:\[rank(?P<rank>\d+)\]:)?\[(?P<level>[EWIF])(?P<date>\d{3,4}) (?P<clock>\d\d:\d\d:\d\d\.\d{6})\d* "
@@ -291,8 +291,8 @@ def _read_inner(text: str, clock: LocalClock) -> Line:
         )  # fmt: skip
     if match := _ELASTIC_OLD.match(text):
         return Line(
-            match["text"].strip(), clock.instant(match["ts"]), "torchrun", match["level"], None, None, None, None,
-            match["file"],
+            match["text"].strip(), clock.instant(match["ts"]), "torchrun", match["level"] or match["before"] or "",
+            file=match["file"],
         )  # fmt: skip
     if match := _CPP.match(text):
         date = match["date"].rjust(4, "0")

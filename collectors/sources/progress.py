@@ -23,7 +23,10 @@ Rules
   least, which holds whatever follows; the next stamp tells, in a second statement, until when training waited for it.
 - A save that only begins is durable when training goes on or is done, where the framework saves while training waits.
 - A load lasts from the line that it begins with to the one it ends with, where the program itself had told the time
-  since its last step. Otherwise how long it took is not known, and the time before it stays unexplained.
+  since its last step, or for as long as it says. Otherwise how long it took is not known, and the time before it stays
+  unexplained. What only names a checkpoint to go on from begins one, which the first step ends at the latest.
+- What a framework tells of how long training waited for a save is both its `saving` and what it blocked; where it tells
+  neither, both are unknown.
 - A save that only says it was scheduled is captured; one that is loaded later was durable by then.
 - Where a restart is dated by nothing but what was told before it, how long the run was down is not known
   (`down_untold`).
@@ -1028,8 +1031,7 @@ class ProgressLog:
             return  # it is loaded already, or another rank said so
         self._own_attempt(at)
         self._was_durable(step, at)
-        state.loading = [step, at]
-        state.base, state.since = step, at
+        state.loading, state.base = [step, at], step
 
     def _was_durable(self, step: int, at: int) -> None:
         """What can be loaded was written, though nothing before said so."""
@@ -1154,6 +1156,8 @@ class ProgressLog:
     def _restart(self, at: int) -> None:
         """Another attempt begins at `at`."""
         attempts = self.attempts
+        if self.state.has_steps and self.state.step_at is not None and at < self.state.step_at:
+            at = max(self.state.step_at, attempts.state.last_at or 0)  # what was printed before was not done after
         if self._is_own:
             known = attempts.state
             if known.is_started:

@@ -306,9 +306,7 @@ _RULES: tuple[_Rule, ...] = (
             r"Global Checkpoint Save : Rank: 0 : Iteration: (?P<step>\d{1,12}) : .{0,60}Save duration: "
             r"(?P<seconds>[\d.]{1,20})s"
         ),
-        lambda match, _: Progress(
-            Told.STALLED, "nemo", _count(match["step"]), _real(match["seconds"]), or_next=True
-        ),
+        lambda match, _: Progress(Told.STALLED, "nemo", _count(match["step"]), _real(match["seconds"]), or_next=True),
     ),
     _Rule(
         ("Global Checkpoint Load",),
@@ -534,7 +532,9 @@ _RULES: tuple[_Rule, ...] = (
             rf"[^\n]{{0,300}}?\b{_IN_NAME}{_NUMBER}\b"
         ),
         lambda match, text: Progress(
-            Told.LOADED if match["done"] else Told.RESUMING, "any", _count(match["step"]),
+            Told.LOADED if match["done"] else Told.RESUMING,
+            "any",
+            _count(match["step"]),
             _took(match, text) if match["done"] else None,
         ),
     ),

@@ -141,7 +141,7 @@ def _what_of_training(read: Read) -> str:
         undated = f"{undated}; {dated}" if read.steps_undated else dated
     if not steps:
         return f"no steps: {undated}" if read.steps_undated or read.bars_dated_back else ""
-    attempts = sum(isinstance(fact, AttemptStarted) for fact in read.facts)
+    attempts = len({fact.restart for fact in read.facts if isinstance(fact, (AttemptStarted, Steps))})
     saves = len(
         {
             (fact.restart, fact.step)

@@ -104,8 +104,11 @@ def _freshness_key(checkpoint: Checkpoint) -> tuple[int, int, str]:
 
 
 def _blocked_ns(checkpoint: Checkpoint) -> int | None:
-    """What a save blocked training: as told, else from its beginning until captured (synchronous: until durable)."""
-    if checkpoint.blocked_ns is not None or checkpoint.started_at is None:
+    """What a save blocked training: as told, else from its beginning until captured (synchronous: until durable).
+
+    Unknown where nobody says which of both it was: that it was durable by then tells no more.
+    """
+    if checkpoint.blocked_ns is not None or checkpoint.started_at is None or checkpoint.mode is None:
         return checkpoint.blocked_ns
     until = checkpoint.captured_at if checkpoint.mode == "async" else checkpoint.durable_at
     return None if until is None or until < checkpoint.started_at else until - checkpoint.started_at

@@ -20,6 +20,7 @@ from rerail.collectors.sources.progress_lines import Progress, Told, may_tell, r
 from rerail.server.core.facts import (
     AttemptEnded,
     AttemptStarted,
+    CheckpointLoaded,
     CheckpointMoment,
     Evidence,
     Fact,
@@ -620,6 +621,145 @@ def test_a_load_lasts_no_longer_than_from_its_first_line_to_its_last():
     world, load = AGAIN.split("\n", 1)
     told = seconds_by_phase(view_of(whole(f"{LAST_SAVE}{BROKE}{world}\n{clock}{load}")))
     assert told["loading"] == 30
+
+
+def nemo(second: int, words: str) -> str:
+    return f"[NeMo I 2026-11-20 10:{second // 60:02d}:{second % 60:02d} nemo_logging:393] {words}\n"
+
+
+def nemo_steps(second: int, first: int, last: int) -> str:
+    """Steps of five seconds each, as NeMo 2 numbers them: from 0."""
+    return "".join(
+        f"2026-11-20 10:{at // 60:02d}:{at % 60:02d} Training epoch 0, iteration {step - 1}/99 | lr: 1e-05 | "
+        f"global_step: {step - 1} | reduced_train_loss: 3.2 | train_step_timing in s: 5.0\n"
+        for step, at in zip(range(first, last + 1), range(second + 5, 10**6, 5), strict=False)
+    )
+
+
+def nemo_save(second: int, iteration: int, *, is_async: bool = False) -> str:
+    name = f"/ckpt/model_name=0--val_loss=0.00-step={iteration}-consumed_samples=8.0.ckpt"
+    done = nemo(second + is_async * 3, f"Successfully saved checkpoint from iteration {iteration:7d} to {name}")
+    return (
+        nemo(second, f"Global Checkpoint Save : Rank: 0 : Iteration: {iteration} : Start time: 1763632900.000s : Save "
+             "duration: 4.000s")
+        + (nemo(second, f"Scheduled async checkpoint save for {name}") if is_async else "") + done
+    )  # fmt: skip
+
+
+NEMO_LOADED = nemo(
+    140, "Global Checkpoint Load : Rank : 0 : Start time : 1763633010.000s : Time spent in load_checkpoint: 10.000s"
+)
+NEMO_NAMED = "{} from the checkpoint{} at /ckpt/model_name=0--val_loss=0.00-step=3-consumed_samples=8.0.ckpt"
+NEMO_RUN = nemo(0, "Experiments will be logged at /results") + nemo_steps(30, 1, 4)
+
+
+def maxtext(second: int, words: str) -> str:
+    return f"I1120 10:{second // 60:02d}:{second % 60:02d}.000000 1 m.py:1] {words}\n"
+
+
+def maxtext_steps(second: int, first: int, last: int) -> str:
+    return "".join(
+        maxtext(at, f"completed step: {step}, seconds: 7.000, loss: 8.1")
+        for step, at in zip(range(first, last + 1), range(second + 7, 10**6, 7), strict=False)
+    )
+
+
+ORBAX = maxtext(130, "Restoring checkpoint from gs://b/2026/checkpoints/3.") + maxtext(
+    140, "Finished restoring checkpoint in 10.00 seconds from gs://b/2026/checkpoints/3."
+)
+REMARK = "restoring from this run's directory step 3"
+MAXTEXT_RUN = maxtext(0, "System Information: Jax Version: 0.5") + maxtext_steps(30, 0, 5)
+MAXTEXT_SAVE = maxtext(73, "saved a checkpoint at step 3")
+MAXTEXT_BANNER = maxtext(125, "System Information: Jax Version: 0.5")
+MEGATRON_LOAD = (
+    "(min, max) time across ranks (ms):\n    load-checkpoint ................................: (9000.12, 9002.50)\n"
+)
+
+
+def home_made(second: int, words: str) -> str:
+    return f"[default0]:2026-11-20 10:{second // 60:02d}:{second % 60:02d} INFO {words}\n"
+
+
+def home_made_steps(second: int, first: int, last: int) -> str:
+    return "".join(
+        home_made(at, f"step={step} loss=2.1 lr=1e-4")
+        for step, at in zip(range(first, last + 1), range(second + 3, 10**6, 3), strict=False)
+    )
+
+
+HOME_MADE = home_made(0, "starting training") + home_made_steps(10, 1, 6)
+
+
+@pytest.mark.parametrize(
+    ("text", "saves", "loads", "seconds"),
+    [
+        # NeMo 2: a save that training waits for, and how long it was; one that goes on behind it
+        (NEMO_RUN + nemo_save(54, 3), [(4, "sync", 4.0, True)], [], {"saving": 4}),
+        (NEMO_RUN + nemo_save(54, 4), [(4, "sync", 4.0, True)], [], {"saving": 4}),  # at the end
+        (NEMO_RUN + nemo_save(54, 3, is_async=True), [(4, "async", 4.0, True)], [], {"saving": 4}),
+        # … and a load: its line names no step, the first step does, or who asked for it
+        (NEMO_RUN + nemo_save(54, 3) + nemo_steps(54, 5, 6) + NEMO_LOADED + nemo_steps(150, 5, 9),
+         [(4, "sync", 4.0, True)], [(1, 4, 10.0)], {"loading": 10, "saving": 4, "recomputing": 10}),
+        (NEMO_RUN + nemo_save(54, 3) + nemo_steps(54, 5, 6) + nemo(130, NEMO_NAMED.format("Restoring states", " path"))
+         + NEMO_LOADED + nemo(141, NEMO_NAMED.format("Restored all states", "")) + nemo_steps(150, 5, 9),
+         [(4, "sync", 4.0, True)], [(1, 4, 10.0)], {"loading": 10, "saving": 4, "recomputing": 10}),
+        (nemo(100, "Experiments") + NEMO_LOADED + nemo_steps(150, 1, 3), [], [], {"loading": 10}),  # of others
+        # Orbax times the load of MaxText; the remark stands before it or, without a stamp, behind, or alone
+        *((MAXTEXT_RUN + MAXTEXT_SAVE + "\n".join((*HF_CRASH, "")) + MAXTEXT_BANNER + load + maxtext_steps(150, 4, 9),
+           [(4, "async", None, True)], [(1, 4, length)], {"loading": length or None, "recomputing": 14})
+          for load, length in ((ORBAX, 10), (maxtext(130, REMARK) + ORBAX, 10), (f"{ORBAX}{REMARK}\n", 10),
+                               (f"{REMARK}\n", 0), (maxtext(130, REMARK), 0))),
+        (MAXTEXT_RUN + maxtext(73, "Finished blocking save in 1.00 seconds. Continuing to write to gs://b/checkpoints/5.")
+         + maxtext(80, "[process=0][thread=async_save] Finished saving checkpoint (finalized tmp dir) to "
+                   "`gs://b/checkpoints/5`."), [(6, "async", 1.0, True)], [], {"saving": 1}),
+        # Megatron's timer is how long the load took, where nothing else tells
+        (LAST_SAVE + TIMERS + BROKE + AGAIN.replace("[before", MEGATRON_LOAD + "[before"), [(10, "sync", 4.231, True)],
+         [(1, 10, 9.0025)], {"loading": 9.0025}),
+        # a program that nobody knows says what it goes on from, and that it did
+        (HOME_MADE + home_made(29, "Saved checkpoint to /ckpt/step_6 in 1.0s")
+         + home_made_steps(29, 7, 8) + home_made(40, "Resuming from checkpoint /ckpt/step_6")
+         + home_made_steps(50, 7, 9),
+         [(6, "sync", 1.0, True)], [(1, 6, 0)], {"saving": 1, "recomputing": 6}),
+        (HOME_MADE + home_made(29, "Saved checkpoint to /ckpt/step_6 in 1.0s")
+         + home_made(40, "Resuming from checkpoint /ckpt/step_6")
+         + home_made(48, "Resumed from checkpoint step_6 in 8.0 s") + home_made_steps(48, 7, 9),
+         [(6, "sync", 1.0, True)], [(1, 6, 8.0)], {"loading": 8, "saving": 1, "training": 27}),
+        # Trainer saves at least until the last of its words; how long it blocked is not told
+        ("".join(f"2026-11-20T10:00:{second:02d}.000000000Z stdout F {words}\n" for second, words in (
+            (10, HF_BEGINS[0]), (10, HF_BEGINS[1]), (12, bar_of(1, 2)), (14, bar_of(2, 4)),
+            (14, "Saving model checkpoint to out/checkpoint-2"),
+            (16, "Configuration saved in out/checkpoint-2/config.json"),
+            (18, "Model weights saved in out/checkpoint-2/model.safetensors"),
+            (21, bar_of(3, 11)), (23, bar_of(4, 13)))),
+         [(2, None, None, True)], [], {"saving": 4, "training": 9}),
+    ],
+)  # fmt: skip
+def test_how_long_saves_and_loads_were_as_far_as_a_log_tells(
+    text: str, saves: list[tuple[object, ...]], loads: list[tuple[int, int, float]], seconds: dict[str, float | None]
+):
+    """Whatever is said to have blocked training is its `saving` too, and the other way round."""
+    facts = whole(text)
+    assert distinct(facts)
+    assert [
+        (one.step, one.mode, None if one.blocked_ns is None else round(one.blocked_ns / 1e9, 3), bool(one.durable_at))
+        for one in checkpoints_of(facts)
+    ] == saves
+    assert [
+        (fact.restart, fact.step, (fact.end - fact.start) / 1e9) for fact in facts if isinstance(fact, CheckpointLoaded)
+    ] == [(attempt, step, pytest.approx(length)) for attempt, step, length in loads]
+    view = view_of(facts)
+    assert view.data_quality.contradictions == ()
+    told = seconds_by_phase(view)
+    assert {phase: told.get(phase) for phase in seconds} == pytest.approx(seconds, abs=0.01)
+    if all(blocked is None for _, _, blocked, _ in saves):
+        assert view.checkpoint.blocked_ns is None
+
+
+def test_a_stamp_that_goes_back_does_not_begin_an_attempt_before_what_was_done():
+    banner = "[2026-11-30 07:00:00] using world size: 8, data-parallel size: 1,\n"
+    view = view_of(whole(LAST_SAVE + WATCHDOG + banner + AGAIN.split("\n", 1)[1].replace("08:02", "08:12")))
+    assert view.data_quality.contradictions == ()
+    assert (view.attempts[0].last_step, seconds_by_phase(view)["detecting"]) == (10, 600)
 
 
 def hugging_face(steps: int, *, every: int, end: str) -> str:
