@@ -1006,6 +1006,8 @@ class ProgressLog:
         state = self.state
         if at is None:
             return
+        if state.pause_ended is not None and 0 < state.pause_ended - at < SECOND:
+            at = state.pause_ended  # a save took so many milliseconds; the stamp is of whole seconds
         self._went_on(at)
         self.tell_ahead()
         self.flush_all()
