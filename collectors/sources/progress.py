@@ -153,8 +153,9 @@ class ProgressLog:
 
     def look_ahead(self, block: bytes) -> None:
         """Learn from whole lines, before they are taken, whether they tell times, and which bar is that of training."""
-        self.state.is_clocked = self.state.is_clocked or _TIME_OF_DAY.search(block) is not None
-        if self.state.bar_total is None:
+        if self.read_at is not None and not self.state.is_clocked:
+            self.state.is_clocked = _TIME_OF_DAY.search(block) is not None
+        if self.state.bar_total is None and not self.state.has_steps:
             self.state.bar_total = total_of_trainer(block)
 
     def take(self, raw: bytes, line: Line) -> bool:
