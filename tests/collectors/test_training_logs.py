@@ -834,4 +834,4 @@ def test_a_save_that_ends_within_the_second_of_the_last_stamp_was_durable_when_t
     fold = RunFold("truth")
     fold.add(facts)
     view = fold.view(max(fact.at for fact in facts) + 3600 * 10**9)
-    assert view.durable_step == 6
+    assert view.checkpoint.newest_durable_step == 6
