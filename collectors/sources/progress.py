@@ -156,8 +156,9 @@ class ProgressLog:
 
     def look_ahead(self, block: bytes) -> None:
         """Learn from whole lines, before they are taken, whether they tell times, and which bar is that of training."""
-        self.state.is_clocked = self.state.is_clocked or _TIME_OF_DAY.search(block) is not None
-        if self.state.bar_total is None:
+        if self.read_at is not None and not self.state.is_clocked:
+            self.state.is_clocked = _TIME_OF_DAY.search(block) is not None
+        if self.state.bar_total is None and not self.state.has_steps:
             self.state.bar_total = total_of_trainer(block)
 
     def take(self, raw: bytes, line: Line) -> bool:
@@ -1106,6 +1107,8 @@ class ProgressLog:
         state = self.state
         if at is None:
             return
+        if state.pause_ended is not None and 0 < state.pause_ended - at < SECOND:
+            at = state.pause_ended  # a save took so many milliseconds; the stamp is of whole seconds
         self._went_on(at)
         self.tell_ahead()
         self.flush_all()

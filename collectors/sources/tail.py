@@ -31,7 +31,7 @@ _STATE = re.compile(rb"\r(?=[^\r\n%|]{0,100}%\|)")
 
 def parted_bars(data: bytes) -> bytes:
     """Lines with a newline in place of each carriage return that a state of a progress bar follows."""
-    if b"%|" not in data or b"\r" not in data:
+    if b"\r" not in data or b"%|" not in data:
         return data
     return _DRAWN_OVER.sub(_parted, data)
 

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from rerail.collectors.formats import OldFile, formats
 from rerail.collectors.source import Source, SourceDown
 from rerail.collectors.sources.slurm import Chosen, CommandFailed, SlurmSource
-from rerail.collectors.sources.slurm_facts import Naming, SlurmFacts, condition_of
+from rerail.collectors.sources.slurm_facts import Naming, SlurmFacts
+from rerail.collectors.sources.slurm_nodes import condition_of
 from rerail.collectors.sources.slurm_output import is_slurm, read
 from rerail.collectors.sources.slurm_records import Job, NodeEvent, Refused
 from rerail.collectors.sources.slurm_words import state_of

@@ -971,3 +971,25 @@ def test_an_attempt_was_there_until_its_last_word_and_what_followed_is_not_known
     ended = [(fact.at - begins) // 10**9 for fact in facts if isinstance(fact, AttemptEnded) and not fact.restart]
     begun = [(fact.at - begins) // 10**9 for fact in facts if isinstance(fact, AttemptStarted) and fact.restart]
     assert (ended, begun) == ([died], [760])
+
+
+def test_a_save_that_ends_within_the_second_of_the_last_stamp_was_durable_when_the_run_ended(tmp_path: Path):
+    log = tmp_path / "megatron.log"
+    steps = "".join(
+        f" [2026-11-28 10:00:{5 * step:02}] iteration {step:8}/ 6 | consumed samples: 8 |"
+        " elapsed time per iteration (ms): 5000.0 | lm loss: 1.0 |\n"
+        for step in range(1, 7)
+    )
+    log.write_text(
+        "[before the start of training step] datetime: 2026-11-28 10:00:00 \n" + steps
+        + "saving checkpoint at iteration       6 to /ckpt in torch_dist format\n"
+        "  successfully saved checkpoint from iteration       6 to /ckpt [ t 1/4, p 1/1 ]\n"
+        "(min, max) time across ranks (ms):\n"
+        "    save-checkpoint ................................: (8000.10, 8010.22)\n"
+        "[after training is done] datetime: 2026-11-28 10:00:38 \n"
+    )  # fmt: skip
+    facts = imported("logs", log)
+    fold = RunFold("truth")
+    fold.add(facts)
+    view = fold.view(max(fact.at for fact in facts) + 3600 * 10**9)
+    assert view.checkpoint.newest_durable_step == 6
