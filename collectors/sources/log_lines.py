@@ -49,7 +49,8 @@ _ELASTIC = re.compile(
 )
 _ELASTIC_OLD = re.compile(
     r"^\[?(?P<ts>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\]?(?: - | )(?:\[?(?P<before>[A-Z]{4,8})\]?(?: - |: | ))?"
-    r"(?P<file>torch\.distributed[\w.]*)(?: - |: | )(?:\[?(?P<level>[A-Z]{4,8})\]?(?: - |: | ))?(?P<text>.*)$"
+    r"(?P<file>torch\.distributed(?:\.[a-z_]{1,40}){0,8})(?: - |: | )"
+    r"(?:\[?(?P<level>[A-Z]{4,8})\]?(?: - |: | ))?(?P<text>.*)$"
 )
 _CPP = re.compile(
     r"^(?:\[rank(?P<rank>\d+)\]:)?\[(?P<level>[EWIF])(?P<date>\d{3,4}) (?P<clock>\d\d:\d\d:\d\d\.\d{6})\d* "

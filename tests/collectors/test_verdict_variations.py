@@ -172,6 +172,8 @@ ELASTIC = {
     "torch 2.13": "E1129 12:03:40.228000 30487 torch/distributed/elastic/multiprocessing/api.py:1002] ",
     "torch 2.3": "E1129 12:03:40.228000 140617718325696 torch/distributed/elastic/multiprocessing/api.py:826] ",
     "torch 2.2": "[2026-11-29 12:03:40,228] torch.distributed.elastic.multiprocessing.api: [ERROR] ",
+    "level first": "[2026-11-29 12:03:40,228] [ERROR] torch.distributed.elastic.multiprocessing.api: ",
+    "dashes": "2026-11-29 12:03:40,228 - torch.distributed.elastic.multiprocessing.api - ERROR - ",
     "torch 2.0": "ERROR:torch.distributed.elastic.multiprocessing.api:",
 }
 KERNEL = {
