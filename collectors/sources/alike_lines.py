@@ -208,6 +208,8 @@ def _bar_now(kind: Alike, run: Run, count: int, step_at: int, clock: bytes, rate
     for part in clock.split(b":"):
         seconds = seconds * 60 + int(part)
     earliest = run.bar_base[0] + (seconds - run.bar_base[1]) * SECOND
+    if run.heard_at - earliest > SECOND:
+        return -1
     likely = max(step_at, run.pause_ended) + round((1 / each if kind.is_per_second else each) * SECOND) * count
     now = min(max(likely, earliest, step_at), earliest + SECOND) // 1000 * 1000
     return now if now >= step_at else -1

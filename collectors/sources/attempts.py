@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import takewhile
 from typing import Any
 
 from rerail.collectors.masking import masked
@@ -43,6 +44,7 @@ LATE = FACTS_PER_BYTE - 1
 TOLD_OVER = FACTS_PER_BYTE - 3
 """Of the numbers of a byte, the first of two for an end that is taken at its word (`end_where_told`)."""
 STARTS = frozenset({MarkStage.RENDEZVOUS_STARTED, MarkStage.RENDEZVOUS_COMPLETED, MarkStage.WORKERS_STARTED})
+OF_SLURM = ("slurmstepd: ", "srun: ")
 MOST_UNREADABLE = 20
 MOST_EVIDENCE = 400
 """Pieces of evidence of one attempt; a launcher that repeats itself must not fill a database."""
@@ -331,8 +333,18 @@ class Attempts:
         """Torchrun launched them again when the last of them died."""
         last = self.state.last_exit_at
         if last is not None and self.waits_for_relaunch:
+            self._settle_words_of_the_end(last)
             self.end(last, Outcome.FAILED)
             self.begin(last)
+
+    def _settle_words_of_the_end(self, at: int) -> None:
+        """What Slurm said without a stamp, at once behind the death of workers, is of them and not of who follows."""
+        held = self.state.held
+        words = list(takewhile(lambda kept: str(kept["text"]).startswith(OF_SLURM), held))
+        if words:
+            heard_at, self.state.held = self.state.last_at, words
+            self.heard(at)
+            self.state.last_at, self.state.held = heard_at, held[len(words) :]
 
     def mark(self, stage: MarkStage, at: int, by: str, text: str | None = None, attempt: int | None = None) -> None:
         """A moment of a recovery; the first from each speaker counts."""

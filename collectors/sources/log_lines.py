@@ -68,6 +68,11 @@ _LOGGER = re.compile(
     r"\[?(?P<day>\d{4}-\d\d-\d\d)[ T](?P<clock>\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?P<zone>Z|[+-]\d\d:?\d\d)?\]?"
     r"(?P<text>[ :,|-].{0,65536})$"
 )
+_LOGGER_US = re.compile(
+    r"^(?P<month>\d\d)/(?P<day>\d\d)/(?P<year>\d{4}) (?P<clock>\d\d:\d\d:\d\d)"
+    r"(?P<text> - (?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL) - .{0,65536})$"
+)
+"""As the examples of Transformers and Accelerate set logging up: month first."""
 _LEVEL = re.compile(r"\b(DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b")
 _KERNEL = re.compile(
     r"^(?:<\d{1,3}>)?(?:(?:\[ {0,12}(?P<since>\d{1,9}\.\d{1,9})\]"
@@ -319,6 +324,9 @@ def _read_inner(text: str, clock: LocalClock) -> Line:
         return Line(match["text"], None, "rank", rank=_number(match["rank"]), stream=f"[rank{match['rank']}]")
     if match := _LOGGER.match(text):
         return _logger_line(match, clock)
+    if text[2:3] == "/" and (match := _LOGGER_US.match(text)):
+        at = clock.instant(f"{match['year']}-{match['month']}-{match['day']} {match['clock']}")
+        return Line(match["text"].strip(), at, "logger" if at is not None else "plain", match["level"])
     return Line(text)
 
 

@@ -101,6 +101,8 @@ COUNTED = frozenset({"nemo", "megatron", "maxtext"})
 BRING_UP = frozenset({Told.BANNER, Told.LOADING, Told.RESUMING, Told.LOADED, Told.READY, Told.FRESH})
 NOT_OF_TRAINING = frozenset({"cpp", "torchrun", "nvrx", "monitor"})
 """Whose lines come whether training goes on or not: watchdogs and launchers."""
+TELLS_NO_STEP = frozenset({"nemo", "lightning"})
+"""Who may tell of a load and not of what: the first step tells."""
 SAVES_WHILE_WAITING = frozenset({"transformers", "lightning"})
 ONE_SAVE_AT_A_TIME = frozenset({"maxtext"})
 """Whose checkpointer waits for the save before, where another one begins."""
@@ -629,6 +631,13 @@ class ProgressLog:
         state = self.state
         earliest = state.bar_base[0] + (clock - state.bar_base[1]) * SECOND
         before = self._done_before
+        if state.heard_at is not None and state.heard_at - earliest > SECOND:  # its clock began later than was said
+            count = 0 if before is None or told.step is None else max(told.step - before, 0)
+            rate = round((told.seconds or 0) * SECOND)
+            each = min(rate, state.each_ns or state.each_before or rate)
+            earliest = max(state.heard_at, state.pause_ended or 0) + each * count
+            state.bar_base = [earliest, clock]
+            return earliest // 1000 * 1000
         if told.seconds is None or before is None or state.step_at is None or told.step is None:
             return earliest
         likely = max(state.step_at, state.pause_ended or 0) + round(told.seconds * SECOND) * (told.step - before)
@@ -725,11 +734,11 @@ class ProgressLog:
         state = self.state
         if not state.saving or state.bars or told.seconds is None:
             return
-        ended = [one for one in state.waiting if one[0] == Told.SAVED.value]
-        state.waiting = [one for one in state.waiting if one[0] != Told.SAVED.value]
+        ended = [one for one in state.waiting if one[0] in (Told.SAVED, Told.SCHEDULED)]
+        state.waiting = [one for one in state.waiting if one not in ended]
         at = state.saving[1] + round(told.seconds * SECOND)
-        for _, framework, step, *_ in ended:
-            self._saved(Progress(Told.SAVED, framework, step), at)
+        for kind, framework, step, *_ in ended:
+            self._saved(Progress(Told(kind), framework, step), at)
 
     def _settle(self, at: int, told: Progress | None, *, by_another: bool = False) -> None:
         """What waited for a stamp was before the steps that this one ends, where it tells how long they took.
@@ -811,6 +820,9 @@ class ProgressLog:
         if state.has_steps and step == state.step:
             return
         if not state.has_steps:
+            if told.epoch is not None and state.base is None and step == told.epoch * (told.total or 0) + 1:
+                state.base = step - 1  # an epoch begins with it, and its bar's clock then
+                state.since = max(state.since or 0, at - (told.bar_seconds or 0) * SECOND)
             self._load_is_over(step)
         if self._jumps(told, step):
             state.base, state.step = step - 1, step - 1
@@ -981,6 +993,7 @@ class ProgressLog:
             self._follows_save(step, at)
         before = state.captured
         captured = [one for one in before if one != step]
+        state.stalled = None if told.told is Told.SCHEDULED else state.stalled
         state.captured = [*captured, step][-MOST_CAPTURED:] if is_captured else captured
         is_sync = blocked is not None or (state.stalled == step and step not in before)
         mode = "async" if is_captured else "sync" if is_sync else None
@@ -1046,10 +1059,9 @@ class ProgressLog:
         step = told.step if told.step is not None else state.loading[0] if state.loading else None
         begun = state.loading[1] if state.loading else None
         state.loading = []
-        is_timed = told.seconds is not None
         if told.seconds is not None:
             begun = max(at - round(told.seconds * SECOND), begun or 0)
-        if step is None and not (is_timed and told.framework == "nemo"):
+        if step is None and (begun is None or told.framework not in TELLS_NO_STEP):
             return
         if state.has_steps:
             if step is not None and step > (state.step or 0):
@@ -1072,14 +1084,16 @@ class ProgressLog:
     def _load_is_over(self, step: int) -> None:
         """The first step of an attempt that told of a load, and not of its end or not of its step."""
         state = self.state
-        if state.loading and state.loading[1] is not None and state.base == state.loading[0]:
+        if state.loading and None not in state.loading and state.base == state.loading[0]:
             at = state.loading[1]
             self._say(CheckpointLoaded, at, step=state.loading[0], start=at, end=at)
             state.loading = []
-        if state.loaded and state.base is None and state.every == 1 and state.each_before is not None and step > 1:
-            begun, at = state.loaded
-            self._say(CheckpointLoaded, at, step=step - 1, start=begun, end=at)
+        if state.loaded and state.base is None and state.every == 1 and state.each_before is not None:
             state.base = step - 1
+        if state.loaded and state.base:
+            begun, at = state.loaded
+            state.loaded = []
+            self._say(CheckpointLoaded, at, step=state.base, start=begun, end=at)
 
     def _ready(self, at: int) -> None:
         state = self.state

@@ -324,13 +324,13 @@ _RULES: tuple[_Rule, ...] = (
         lambda match, _: Progress(Told.SCHEDULED, "nemo", _count(match["step"]), or_next=True),
     ),
     _Rule(
-        ("Restoring states",),
-        re.compile(r"Restoring states from .{0,500}\bstep=?(?P<step>\d{1,12})"),
+        ("Restoring states from",),
+        re.compile(r"Restoring states from (?:.{0,500}\bstep=?(?P<step>\d{1,12}))?"),
         _plain(Told.LOADING, "lightning"),
     ),
     _Rule(
-        ("Restored all states",),
-        re.compile(r"Restored all states from .{0,500}\bstep=?(?P<step>\d{1,12})"),
+        ("Restored all states from",),
+        re.compile(r"Restored all states from (?:.{0,500}\bstep=?(?P<step>\d{1,12}))?"),
         _plain(Told.LOADED, "lightning"),
     ),
     _Rule(("[NeMo ",), re.compile(r"\[NeMo [A-Z] \d{4}-\d\d-\d\d "), _plain(Told.CLOCK, "nemo")),
@@ -497,6 +497,27 @@ _RULES: tuple[_Rule, ...] = (
         re.compile(r"Saving model checkpoint to \S{0,500}checkpoint-(?P<step>\d{1,12})"),
         _plain(Told.SAVING, "transformers"),
     ),
+    # Accelerate: each process writes its random states last
+    _Rule(
+        ("Saving current state to",),
+        re.compile(r"Saving current state to \S{0,500}(?:step|checkpoint)[_-](?P<step>\d{1,12})"),
+        _plain(Told.SAVING, "transformers"),
+    ),
+    _Rule(
+        ("Random states saved in",),
+        re.compile(r"Random states saved in \S{0,500}(?:step|checkpoint)[_-](?P<step>\d{1,12})"),
+        _plain(Told.SAVED, "transformers"),
+    ),
+    _Rule(
+        ("Loading states from",),
+        re.compile(r"Loading states from \S{0,500}(?:step|checkpoint)[_-](?P<step>\d{1,12})"),
+        _plain(Told.LOADING, "transformers"),
+    ),
+    _Rule(
+        ("All random states loaded",),
+        re.compile(r"All random states loaded successfully"),
+        _plain(Told.LOADED, "transformers"),
+    ),
     _Rule(
         (" saved in ",),
         re.compile(r"\b[\w ]{4,40} saved in \S{0,500}checkpoint-(?P<step>\d{1,12})/"),
@@ -566,7 +587,7 @@ _RULES: tuple[_Rule, ...] = (
 )
 
 SIGNS: tuple[bytes, ...] = (
-    b"step", b"Step", b"STEP", b"iter", b"Iter", b"heckpoint", b"ckpt", b"CHECKPOINT", b"%|", b"world size",
+    b"step", b"Step", b"STEP", b"iter", b"Iter", b"heckpoint", b"tates", b"ckpt", b"CHECKPOINT", b"%|", b"world size",
     b"datetime", b"raining", b"unning Eval", b"_runtime", b"async_save", b"stopped: `max_", b"Starting job",
     b"exits succ", b"TorchBackend", b"Jax Version", b"setting up devices",
     b"GPU available", b"[NeMo ", b"\xe2\x94\x81",

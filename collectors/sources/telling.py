@@ -69,6 +69,7 @@ _TELLING = re.compile(
     r"|definitely down|[Cc]arrier lost|state DOWN"
     r"|Duplicate GPU|ncclInvalid|[Ll]oss is (?:nan|NaN|inf)\b"
     r"|^Killed\s*$|!!!! FATAL|SLICE_FAILURE|Connect timeout|Failed to import"
+    r"|Child process with PID"
     r"|exited with code|crashed with exit code|EXIT CODE: |terminated with signal|\bline \d{1,6}: {1,8}\d{1,10} [A-Z]"
     r"|died unexpectedly|A worker died|worker process has died|marked dead|has died|memory pressure|OOM when allocating"
     r"|Resource exhausted|[Cc]uda failure|CUDA failure|HIP error|cudaError|launch failure|RmInitAdapter|DCGM_FR_"

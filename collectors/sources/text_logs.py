@@ -149,7 +149,7 @@ def _what_of_training(read: Read) -> str:
             if isinstance(fact, CheckpointMoment) and fact.stage == CheckpointStage.DURABLE
         }
     )
-    loads = sum(isinstance(fact, CheckpointLoaded) for fact in read.facts)
+    loads = len({(fact.restart, fact.step) for fact in read.facts if isinstance(fact, CheckpointLoaded)})
     known = (
         f"{_count(attempts, 'attempt')}, {_count(steps, 'step')}, {_count(saves, 'durable checkpoint')} and "
         f"{_count(loads, 'load')} told"

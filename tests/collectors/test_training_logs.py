@@ -687,6 +687,37 @@ def home_made_steps(second: int, first: int, last: int) -> str:
     )
 
 
+LIGHTNING = "GPU available: True (cuda), used: True"
+
+
+def stamped(second: float, words: str) -> str:
+    return f"2026-11-20T10:{int(second) // 60:02d}:{second % 60:06.3f}Z {words}\n"
+
+
+def stamped_epochs(second: int, first: int, last: int, until: int) -> str:
+    """Bars of Lightning: ten steps of two seconds an epoch, the last of them as far as `until`; a save behind each."""
+    lines, at = [], second
+    for epoch in range(first, last):
+        for done in range(1, 1 + (10 if epoch < last - 1 else until)):
+            at += 2
+            lines.append(stamped(at, f"Epoch {epoch}: {10 * done}%|#| {done}/10 [00:{2 * done:02d}<00:01, 0.50it/s]"))
+        if done == 10:
+            lines.append(
+                stamped(at, f"Epoch {epoch}, global step {10 * epoch + 10}: 'val_loss' reached 0.5 (best 0.5), saving "
+                        f"model to '/ckpt/epoch={epoch}.ckpt' as top 1")
+            )  # fmt: skip
+    return "".join(lines) + (stamped(at, "`Trainer.fit` stopped: `max_epochs=2` reached.") if until == 10 else "")
+
+
+def american(second: int, words: str, logger: str = "__main__") -> str:
+    return f"11/20/2026 10:{second // 60:02d}:{second % 60:02d} - INFO - {logger} - {words}\n"
+
+
+def american_bars(_second: int, first: int, last: int, clock: int = 2) -> str:
+    """Two seconds a step; nothing stands in front, and their clock begins with the first."""
+    return "".join(f"{bar_of(step, clock + 2 * number)}\n" for number, step in enumerate(range(first, last + 1)))
+
+
 HOME_MADE = home_made(0, "starting training") + home_made_steps(10, 1, 6)
 
 
@@ -715,6 +746,25 @@ HOME_MADE = home_made(0, "starting training") + home_made_steps(10, 1, 6)
         # Megatron's timer is how long the load took, where nothing else tells
         (LAST_SAVE + TIMERS + BROKE + AGAIN.replace("[before", MEGATRON_LOAD + "[before"), [(10, "sync", 4.231, True)],
          [(1, 10, 9.0025)], {"loading": 9.0025}),
+        (LAST_SAVE.replace("successfully saved checkpoint from", "scheduled an async checkpoint save at") + TIMERS
+         + WENT_ON, [(10, "async", 4.231, False)], [], {"saving": 4.231}),
+        # Lightning goes on from a checkpoint whose name tells no step: the next epoch does
+        (stamped_epochs(10, 0, 2, 6) + stamped(80, LIGHTNING)
+         + stamped(82, "Restoring states from the checkpoint path at /ckpt/last.ckpt") + stamped(89, "Restored all states from the checkpoint at /ckpt/last.ckpt")
+         + stamped_epochs(95, 1, 2, 10), [(10, None, None, True), (20, None, None, True)], [(1, 10, 7.0)],
+         {"loading": 7, "recomputing": 12}),
+        # Accelerate stamps as the examples do, its bars do not; they began later than the loop was said to
+        (american(8, HF_BEGINS[0]) + american(8, HF_BEGINS[1]) + american_bars(16, 1, 4)
+         + american(24, "Saving current state to out/step_4", "accelerate.accelerator")
+         + american(25, "Model weights saved in out/step_4/model.safetensors", "accelerate.checkpointing")
+         + american(27, "Random states saved in out/step_4/random_states_0.pkl", "accelerate.checkpointing")
+         + american_bars(27, 5, 6, 11) + "\n".join((*HF_CRASH, ""))
+         + american(60, HF_BEGINS[0]) + american(60, HF_BEGINS[1]) + "Resuming from checkpoint step_4\n"
+         + american(61, "Loading states from out/step_4", "accelerate.accelerator")
+         + american(66, "All model weights loaded successfully", "accelerate.checkpointing")
+         + american(67, "All random states loaded successfully", "accelerate.checkpointing") + american_bars(68, 5, 8),
+         [(4, "sync", 3.0, True)], [(1, 4, 6.0)],
+         {"loading": 6, "saving": 3, "recomputing": 4}),
         # a program that nobody knows says what it goes on from, and that it did
         (HOME_MADE + home_made(29, "Saved checkpoint to /ckpt/step_6 in 1.0s")
          + home_made_steps(29, 7, 8) + home_made(40, "Resuming from checkpoint /ckpt/step_6")
@@ -753,6 +803,27 @@ def test_how_long_saves_and_loads_were_as_far_as_a_log_tells(
     assert {phase: told.get(phase) for phase in seconds} == pytest.approx(seconds, abs=0.01)
     if all(blocked is None for _, _, blocked, _ in saves):
         assert view.checkpoint.blocked_ns is None
+
+
+def test_what_slurm_says_behind_a_death_is_of_the_attempt_that_died():
+    exited = (
+        "E1130 08:01:00.818000 900 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -9) "
+        "local_rank: 3 (pid: 1004) of binary: /usr/bin/python\n"
+    )
+    oom = (
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=77.0. Some of the step tasks have been OOM Killed.\n"
+    )
+    view = view_of(whole(LAST_SAVE + exited + oom + AGAIN))
+    assert [(one.attempts, one.verdict.cause) for one in view.incidents] == [((0,), "host_oom")]
+
+
+def test_a_process_of_lightning_that_was_killed_is_named():
+    died = (
+        "[rank: 1] Child process with PID 93 terminated with code -9. Forcefully terminating all other processes to "
+        "avoid zombies\n"
+    )
+    view = view_of(whole(stamped_epochs(10, 0, 2, 6) + died + stamped(80, LIGHTNING) + stamped_epochs(95, 1, 2, 10)))
+    assert [(one.verdict.cause, one.verdict.culprit_rank) for one in view.incidents] == [("sigkill", 1)]
 
 
 def test_a_stamp_that_goes_back_does_not_begin_an_attempt_before_what_was_done():

@@ -68,6 +68,11 @@ RULE = CauseRule(
             confidence=0.8,
         ),
         line(
+            r"\[rank: (?P<rank>\d{1,7})\] Child process with PID \d{1,10} terminated with code -9\b",
+            "{where} was killed with SIGKILL; nothing says by whom.",
+            confidence=0.8,
+        ),
+        line(
             r"\(exitcode: (?:-9|137)\)|exitcode\s{0,4}: (?:-9|137) "
             r"|Signal 9 \(SIGKILL\) received by PID \d{1,10}|killed by signal 9\b"
             r"|exited (?:with|on) signal 9\b|died with <Signals\.SIGKILL: 9>"
