@@ -326,7 +326,11 @@ class Attempts:
     def waits_for_relaunch(self) -> bool:
         """Workers have died, and torchrun, which does not tell when it launches again, has not ended."""
         state = self.state
-        is_told = state.launcher == "ft_launcher" or MarkStage.RENDEZVOUS_STARTED.value in state.told or state.is_over
+        is_told = (
+            state.launcher in ("ft_launcher", "deepspeed")
+            or MarkStage.RENDEZVOUS_STARTED.value in state.told
+            or state.is_over
+        )
         return bool(state.exits) and state.last_exit_at is not None and not is_told
 
     def _next_after_deaths(self) -> None:

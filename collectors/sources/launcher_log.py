@@ -395,10 +395,8 @@ class LauncherLog:
                 told_before = read_line(self.prefix + self.before, self.clock, self.labels)
                 announced = line.text.partition(HEAD)[0] + "\n" + (told_before.level or "") + " " + told_before.text
                 self._is_announced = is_announced(announced)
-        elif match := deepspeed.SPAWNED.search(line.text):
-            attempts.process(line.host, match["pid"], int(match["local"]), deepspeed.MOST_PROCESSES)
-        elif match := deepspeed.SIZE.search(line.text):
-            self._deepspeed_size(match)
+        elif deepspeed.SPEAKS in line.text and line.at is not None and deepspeed.take(line, line.at, attempts):
+            self.block = ""
         elif is_telling(line.text):
             placed = self._learn_place(line.text)
             if line.source != "kernel":
@@ -410,7 +408,7 @@ class LauncherLog:
                 line.source,
                 line.text[:4000],
                 rank=line.rank if placed is None else placed[0],
-                local_rank=line.local_rank if line.local_rank is not None else self._deepspeed_rank(line),
+                local_rank=line.local_rank if line.local_rank is not None else deepspeed.local_rank(line, attempts),
                 code=line.code,
                 node=placed[1] if placed else line.node if line.source == "kernel" and line.node else line.host,
             )
@@ -437,21 +435,6 @@ class LauncherLog:
             return None
         self.attempts.heard(at)
         return at
-
-    def _deepspeed_rank(self, line: Line) -> int | None:
-        """The local rank of the process that a line of DeepSpeed's launcher is about."""
-        if match := deepspeed.KILLING.search(line.text):
-            return self.attempts.process(line.host, match["pid"], None, deepspeed.MOST_PROCESSES)
-        return 0 if "return code" in line.text and deepspeed.ENDED_ALONE.search(line.text) else None
-
-    def _deepspeed_size(self, match: re.Match[str]) -> None:
-        """How many machines and processes DeepSpeed's launcher starts; where several speak, whose place it is is not
-        told."""
-        state = self.attempts.state
-        place = int(match["place"])
-        if state.group_rank is not None and state.group_rank != place:
-            state.group_ranks.update({"": place, "another": state.group_rank})
-        state.node_count, state.ranks_per_node, state.group_rank = int(match["nodes"]), int(match["ranks"]), place
 
     def _command_ended(self, told: str) -> None:
         """A wrapper's last line: how the commands ended that it had started."""

@@ -57,7 +57,7 @@ _GRAMMAR = re.compile(
     r"|heartbeat|has been open|out of section|ChildFailedError|Starting worker|Joining cluster|restart_count=|EARLY"
     r"|RankMonitorState|# EXIT|must not be|raining (?:done|complete|finished|is|was|has|run|ended|[CFD])"
     r"|spawned with command|num_local_procs=|Root Cause \(first|(?:inish|omplet)ed training|one (?:training|waiting)"
-    r"|RAINING|starting workers for|LSF System <"
+    r"|RAINING|starting workers for|LSF System <|launch\.py:"
 )
 
 

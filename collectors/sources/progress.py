@@ -453,6 +453,12 @@ class ProgressLog:
             known = [at for at in (begun, state.pause_ended, state.heard_at) if at is not None]
             count = told.step - before if before is not None and told.step > before else 1
             return max(known) + round(told.seconds * SECOND) * count if known else None
+        if told.seconds is not None and told.framework == "maxtext":
+            # It prints steps without a stamp, and the stamps around are those of other threads too.
+            known = [at for at in (begun, state.pause_ended) if at is not None]
+            count = told.step - before if before is not None and told.step > before else 1
+            after = max(known) + round(told.seconds * SECOND) * count if known else state.heard_at
+            return None if after is None else max(after, state.heard_at or after)
         if told.seconds is not None and told.framework == "megatron" and before is not None and begun is not None:
             if state.pause_ended is not None and state.pause_ended > begun:
                 begun = state.pause_ended
@@ -666,10 +672,7 @@ class ProgressLog:
         elif told.told is Told.FRESH:
             state.base = 0 if not state.has_steps else state.base
         elif told.told is Told.FINISHED and not (at is None and state.bars):
-            is_launchers = told.framework == "deepspeed"
-            state.processes_done += is_launchers
-            if not is_launchers or state.processes_done >= (self.attempts.state.ranks_per_node or 1):
-                self._finished(at if at is not None else state.heard_at, is_launchers=is_launchers)
+            self._finished(at if at is not None else state.heard_at)
         elif at is None:
             self._undated(told)
         elif told.told is Told.STEP:
@@ -1117,7 +1120,7 @@ class ProgressLog:
     def _pause(self, at: int) -> None:
         self.state.pause_began, self.state.pause_ended = at, None
 
-    def _finished(self, at: int | None, *, is_launchers: bool = False) -> None:
+    def _finished(self, at: int | None) -> None:
         state = self.state
         if at is None:
             return
@@ -1126,7 +1129,7 @@ class ProgressLog:
         self._went_on(at)
         self.tell_ahead()
         self.flush_all()
-        if state.has_steps and (self._is_own or (is_launchers and not self.attempts.state.exits)):
+        if state.has_steps and self._is_own:
             self.attempts.end_run(at, Outcome.COMPLETED)
 
     # --- attempts that the log itself tells ---------------------------------------------------------------------------

@@ -405,11 +405,6 @@ _RULES: tuple[_Rule, ...] = (
         re.compile(r"Loaded checkpoint from \S{0,500}?global_step(?P<step>\d{1,12})"),
         _plain(Told.LOADED, "deepspeed"),
     ),
-    _Rule(
-        ("exits successfully",),
-        re.compile(r"\bProcess \d{1,10} exits successfully"),
-        _plain(Told.FINISHED, "deepspeed"),
-    ),
     # MaxText
     _Rule(
         ("completed step",),
@@ -589,7 +584,7 @@ _RULES: tuple[_Rule, ...] = (
 SIGNS: tuple[bytes, ...] = (
     b"step", b"Step", b"STEP", b"iter", b"Iter", b"heckpoint", b"tates", b"ckpt", b"CHECKPOINT", b"%|", b"world size",
     b"datetime", b"raining", b"unning Eval", b"_runtime", b"async_save", b"stopped: `max_", b"Starting job",
-    b"exits succ", b"TorchBackend", b"Jax Version", b"setting up devices",
+    b"TorchBackend", b"Jax Version", b"setting up devices",
     b"GPU available", b"[NeMo ", b"\xe2\x94\x81",
 )  # fmt: skip
 """One of them stands in every line that tells something; none holds a digit."""

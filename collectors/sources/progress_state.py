@@ -52,8 +52,6 @@ class ProgressState:
     """Steps of the last checkpoints of NeMo."""
     waiting: list[Any] = field(default_factory=list)
     """`[what, framework, step, seconds, whether that it is durable was stated]` of what was told without a stamp."""
-    processes_done: int = 0
-    """Processes of DeepSpeed's launcher that ended well."""
     is_clocked: bool = False
     """Something in the log looks like the time of a day."""
     tells_saves: bool = False

@@ -216,7 +216,7 @@ class RunFold:
             blind=blind,
             contradictions=grouped(
                 [
-                    *ended_too_soon(self._gathering, life),
+                    *ended_too_soon(self._gathering, records, life),
                     *chain.from_iterable(self._around.suspicions),
                     *self._suspicions(records, steady),
                     *unearned_checkpoints(shelf, high_water_step),

@@ -65,12 +65,16 @@ class Around:
     """Of each attempt."""
 
 
-def ended_too_soon(gathering: Gathering, life: Life) -> list[Suspicion]:
-    """Who told of an end after which the run went on."""
+def ended_too_soon(gathering: Gathering, records: Sequence[AttemptRecord], life: Life) -> list[Suspicion]:
+    """Who told of an end after which the run went on. One of a failed run was true until it was taken up again: a
+    launcher ends, and somebody starts it anew."""
+    latest_start = max((record.started_at for record in records), default=life.start)
     return [
         Suspicion("the run went on after it was told to have ended", f"told by {emitter}", at)
-        for at, emitter, _, _ in gathering.run_wide.ended
-        if life.ended_at is None and at <= life.end
+        for at, emitter, _, fact in gathering.run_wide.ended
+        if life.ended_at is None
+        and at <= life.end
+        and not (latest_start > at and fact.outcome in (Outcome.FAILED, Outcome.PREEMPTED))
     ]
 
 

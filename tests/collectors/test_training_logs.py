@@ -128,6 +128,20 @@ def test_bars_between_the_lines_of_torchrun_tell_attempts_crash_resume_and_steps
     assert last.at / 1e9 == pytest.approx(1796047089.533, abs=1)  # a bar's clock has whole seconds
 
 
+def test_the_launcher_of_deepspeed_tells_attempts_where_no_step_is_printed():
+    """A real run of 0.19.8 with two processes, started once more into the same log: rank 1 raised at step 17, what
+    followed completed. At its usual verbosity no step is printed."""
+    facts = whole((LOGS / "whole" / "deepspeed_0.19.8_relaunched.log").read_text(), 1796048490 * 10**9)
+    view = view_of(facts)
+    (incident,) = view.incidents
+    assert (incident.verdict.cause, incident.verdict.culprit_rank, incident.lost_steps) == ("user_exception", 1, None)
+    assert [(each.outcome, each.launcher, each.world_size, dict(each.exit_codes)) for each in view.attempts] == [
+        ("failed", "deepspeed", 2, {}), ("completed", "deepspeed", 2, {0: 0, 1: 0})
+    ]  # fmt: skip
+    assert (view.outcome, view.data_quality.contradictions) == ("completed", ())
+    assert distinct(facts)
+
+
 def bars(epoch: int, *, end: str = "\n") -> str:
     """Of Lightning: fifty batches in twenty seconds, without any stamp."""
     return "".join(
