@@ -189,6 +189,8 @@ def _any_step(match: re.Match[str], text: str) -> Progress | None:
     return Progress(Told.STEP, "any", _count(match["step"]), seconds)
 
 
+_PLACE = r"[^\s`]{0,600}/(?P<step>\d{1,12})(?:/[a-z_]{1,40})?[.`]{0,3}$"
+"""Where Orbax writes a checkpoint, and `params` or `items` of one."""
 _NOTHING = Progress(Told.CLOCK, "lightning")
 
 _NUMBER = r"[-_ =:#]{0,3}(?P<step>\d[\d,]{0,11})"
@@ -440,25 +442,35 @@ _RULES: tuple[_Rule, ...] = (
     ),
     # Orbax, of MaxText or of any other
     _Rule(
-        ("Restoring checkpoint from",),
-        re.compile(r"\bRestoring checkpoint from [^\s`]{0,600}/(?P<step>\d{1,12})(?:/[a-z_]{1,40})?[.`]{0,3}$"),
+        ("Restoring checkpoint from", "Started load checkpoint"),
+        re.compile(r"\b(?:Restoring checkpoint from|Started load checkpoint @) " + _PLACE),
         _plain(Told.LOADING, "orbax"),
     ),
     _Rule(
-        ("Finished restoring checkpoint",),
-        re.compile(
-            r"Finished restoring checkpoint in (?P<seconds>[\d.]{1,20}) seconds from [^\s`]{0,600}/(?P<step>\d{1,12})"
-            r"(?:/[a-z_]{1,40})?[.`]{0,3}$"
-        ),
+        ("Finished restoring checkpoint", "Finished load in"),
+        re.compile(r"Finished (?:restoring checkpoint|load) in (?P<seconds>[\d.]{1,20}) seconds (?:from|@) " + _PLACE),
         _plain(Told.LOADED, "orbax"),
     ),
     _Rule(
         ("Finished blocking save",),
         re.compile(
-            r"Finished blocking save in (?P<seconds>[\d.]{1,20}) seconds\. Continuing .{0,40}(?: to|@) [^\s`]{0,600}/"
-            r"(?P<step>\d{1,12})[.`]{0,3}$"
+            r"(?<!\[sync\] )Finished blocking save in (?P<seconds>[\d.]{1,20}) seconds\. Continuing "
+            r".{0,40}(?: to|@) " + _PLACE
         ),
         _plain(Told.SCHEDULED, "orbax"),
+    ),
+    _Rule(
+        ("Saving checkpoint at step",),
+        re.compile(r"\[process=\d{1,7}\](?:\[[^\]]{1,60}\])? Saving checkpoint at step (?P<step>\d{1,12})$"),
+        _plain(Told.SAVING, "orbax"),
+    ),
+    _Rule(
+        ("Finished save in", "Finished save ("),
+        re.compile(
+            r"Finished save (?:\(blocking \+ background\) in [\d.]{1,20}|in (?P<seconds>[\d.]{1,20})) seconds @ "
+            + _PLACE
+        ),
+        _plain(Told.SAVED, "orbax"),
     ),
     _Rule(
         ("Finished saving checkpoint (", "Finished asynchronous save"),

@@ -243,7 +243,11 @@ def test_the_last_failure_of_a_whole_log_is_one_too():
         ("I0519 09:40:54.181736 1 checkpointer.py:277] Restoring checkpoint from gs://b/2026/run/checkpoints/20.",
          Told.LOADING, 20, None),
         ("Finished restoring checkpoint in 6.74 seconds from /assets/pi0/16800/params.", Told.LOADED, 16800, 6.74),
-        ("[process=0] [sync] Finished blocking save in 1.55 seconds. Continuing save @ /ckpt/20.", Told.SCHEDULED, 20,
+        ("[process=0] [sync] Finished load in 0.03 seconds @ /ckpt/20", Told.LOADED, 20, 0.03),
+        ("[process=0] [sync] Finished save in 3.89 seconds @ /ckpt/5", Told.SAVED, 5, 3.89),
+        ("[process=0] Saving checkpoint at step 20", Told.SAVING, 20, None),
+        ("[process=0] [async] Finished save (blocking + background) in 0.06 seconds @ /ckpt/20", Told.SAVED, 20, None),
+        ("[process=0] [async] Finished blocking save in 1.55 seconds. Continuing save @ /ckpt/20.", Told.SCHEDULED, 20,
          1.55),
         ("[process=0][thread=async_save] Finished saving checkpoint (finalized tmp dir) to `/ckpt/pi0/9999`.",
          Told.SAVED, 9999, None),
@@ -757,6 +761,10 @@ HOME_MADE = home_made(0, "starting training") + home_made_steps(10, 1, 6)
         (MAXTEXT_RUN + maxtext(73, "Finished blocking save in 1.00 seconds. Continuing to write to gs://b/checkpoints/5.")
          + maxtext(80, "[process=0][thread=async_save] Finished saving checkpoint (finalized tmp dir) to "
                    "`gs://b/checkpoints/5`."), [(6, "async", 1.0, True)], [], {"saving": 1}),
+        # … as a real run of it writes them
+        ((LOGS / "whole" / "maxtext_orbax_0.12.8.log").read_text(),
+         [(1, "async", 0.009, True), (11, "async", 0.003, True), (21, "async", 0.01, True), (31, "async", 0.026, True)],
+         [(1, 21, 0.029559)], {"loading": 0.03, "saving": 0.04, "recomputing": 0.7}),
         # Megatron's timer is how long the load took, where nothing else tells
         (LAST_SAVE + TIMERS + BROKE + AGAIN.replace("[before", MEGATRON_LOAD + "[before"), [(10, "sync", 4.231, True)],
          [(1, 10, 9.0025)], {"loading": 9.0025}),
@@ -764,7 +772,8 @@ HOME_MADE = home_made(0, "starting training") + home_made_steps(10, 1, 6)
          + WENT_ON, [(10, "async", 4.231, False)], [], {"saving": 4.231}),
         # Lightning goes on from a checkpoint whose name tells no step: the next epoch does
         (stamped_epochs(10, 0, 2, 6) + stamped(80, LIGHTNING)
-         + stamped(82, "Restoring states from the checkpoint path at /ckpt/last.ckpt") + stamped(89, "Restored all states from the checkpoint at /ckpt/last.ckpt")
+         + stamped(82, "Restoring states from the checkpoint path at /ckpt/last.ckpt")
+         + stamped(89, "Restored all states from the checkpoint at /ckpt/last.ckpt")
          + stamped_epochs(95, 1, 2, 10), [(10, None, None, True), (20, None, None, True)], [(1, 10, 7.0)],
          {"loading": 7, "recomputing": 12}),
         # Accelerate stamps as the examples do, its bars do not; they began later than the loop was said to
@@ -824,9 +833,7 @@ def test_what_slurm_says_behind_a_death_is_of_the_attempt_that_died():
         "E1130 08:01:00.818000 900 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -9) "
         "local_rank: 3 (pid: 1004) of binary: /usr/bin/python\n"
     )
-    oom = (
-        "slurmstepd: error: Detected 1 oom_kill event in StepId=77.0. Some of the step tasks have been OOM Killed.\n"
-    )
+    oom = "slurmstepd: error: Detected 1 oom_kill event in StepId=77.0. Some of the step tasks have been OOM Killed.\n"
     view = view_of(whole(LAST_SAVE + exited + oom + AGAIN))
     assert [(one.attempts, one.verdict.cause) for one in view.incidents] == [((0,), "host_oom")]
 
