@@ -18,7 +18,6 @@ import base64
 import http.client
 import json
 import ssl
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from rerail.collectors.asked_programs import ProgramHung, TooMuchPrinted, ask
 from rerail.collectors.identity import address_in_cluster
 from rerail.collectors.source import NotConfigured
 from rerail.collectors.sources.kube_objects import items, mapping
@@ -36,6 +36,8 @@ PAGE = 500
 CONNECT_SECONDS = 20.0
 WATCH_SECONDS = 240
 LONGEST_LINE = 8 * 1024 * 1024
+LARGEST_CONFIG = 16 * 1024 * 1024
+KUBECTL_SECONDS = 30.0
 LARGEST_PAGE = 256 * 1024 * 1024
 
 
@@ -100,14 +102,21 @@ def _config(path: Path, context: str | None) -> dict[str, Any]:
     words = ["kubectl", "config", "view", "--kubeconfig", str(path), "--raw", "--flatten", "--minify", "-o", "json"]
     words += ["--context", context] if context else []
     try:
-        done = subprocess.run(words, capture_output=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        printed = ask(words, seconds=KUBECTL_SECONDS, largest=LARGEST_CONFIG)
+    except FileNotFoundError:
         raise NotConfigured(
             f"--kubeconfig {path} is not JSON and there is no kubectl to read it: run `kubectl proxy` and give --api"
         ) from None
-    if done.returncode:
-        raise NotConfigured(f"--kubeconfig {path}: {done.stderr.decode('utf-8', 'replace').strip()[:300]}")
-    return mapping(json.loads(done.stdout))
+    except (OSError, ProgramHung, TooMuchPrinted) as error:
+        raise NotConfigured(
+            f"--kubeconfig {path} is not JSON, and kubectl cannot read it: {error}: run `kubectl proxy` and give --api"
+        ) from None
+    if printed.code:
+        raise NotConfigured(f"--kubeconfig {path}: {printed.complaint[:300]}")
+    try:
+        return mapping(json.loads(printed.output))
+    except (ValueError, RecursionError) as error:
+        raise NotConfigured(f"--kubeconfig {path}: what kubectl printed of it is not JSON: {error}"[:500]) from None
 
 
 def _of_kubeconfig(told: dict[str, Any], context: str | None) -> Access:

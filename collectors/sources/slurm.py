@@ -5,7 +5,10 @@ Rules
   nodes were away. Where `squeue --json` is not built in, `scontrol -d show job -o` stands in for it, and `scontrol show
   node` for `sacctmgr` where there is no database.
 - A command that fails is stated blind (`partial_sight.py`); where neither jobs in accounting nor jobs in the queue
-  can be seen, the source is down.
+  can be seen, the source is down. One that prints nothing at all failed too: each has at least a header, an object, or
+  a sentence to print.
+- A command that hangs costs its time once in a look: the others that ask the same daemon (`slurmctld`, or the one of
+  accounting) are not tried in that look.
 - It looks every `interval_seconds`; after a failure of everything it waits twice as long each time, up to ten minutes.
 - The cursor holds what was stated of each job, so that another instance goes on.
 """
@@ -14,15 +17,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from rerail.collectors.arguments import number_between
+from rerail.collectors.asked_programs import LARGEST_PRINTED, ProgramHung, TooMuchPrinted, ask
 from rerail.collectors.formats import ImportFormat, OldFile
-from rerail.collectors.identity import inherited, settings
+from rerail.collectors.identity import settings
 from rerail.collectors.live_sources import LiveSource
 from rerail.collectors.source import Polled, Source, SourceDown
 from rerail.collectors.sources.left_off import with_last_jobs
@@ -60,33 +64,45 @@ COLUMNS = (
 NEWER_COLUMNS = ("Restarts", "FailedNode")
 LONGEST_WAIT_SECONDS = 600.0
 OVERLAP_SECONDS = 3600
-COMMAND_SECONDS = 60.0
-LARGEST_ANSWER = 256 * 1024 * 1024
+COMMAND_SECONDS = 45.0
+"""Two daemons can hang, and each takes this long once in a look."""
+LONGEST_HELP = 65_536
+NOTHING_THERE = (b"no jobs in the system", b"no nodes in the system")
+"""What `scontrol show` prints where there is nothing to show."""
+ACCOUNTING = frozenset({"sacct", "sacctmgr"})
+"""Commands that ask `slurmdbd`; the others ask `slurmctld`."""
 
 
 class CommandFailed(Exception):  # noqa: N818 - named as the condition it tells
     """A command gave no answer; the message says why."""
 
 
+class CommandHung(CommandFailed):
+    """A command did not end within its time."""
+
+
 Run = Callable[[Sequence[str]], bytes]
 """Runs a command and gives what it printed. Raises `CommandFailed`."""
 
 
-def run_command(words: Sequence[str]) -> bytes:
+def run_command(words: Sequence[str], *, seconds: float = COMMAND_SECONDS, largest: int = LARGEST_PRINTED) -> bytes:
     """What a command prints, with instants as seconds since 1970 where Slurm lets us choose. Raises `CommandFailed`."""
-    environment = {**inherited(), "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
     try:
-        done = subprocess.run(words, capture_output=True, timeout=COMMAND_SECONDS, env=environment, check=False)
+        printed = ask(words, seconds=seconds, largest=largest, settings={"SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"})
     except FileNotFoundError:
         raise CommandFailed(f"{words[0]} is not installed here") from None
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except ProgramHung as error:
+        raise CommandHung(str(error)) from None
+    except TooMuchPrinted as error:
+        raise CommandFailed(f"{error}: choose jobs by --user or --name") from None
+    except OSError as error:
         raise CommandFailed(f"{words[0]}: {error}"[:300]) from None
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise CommandFailed(f"{words[0]} failed with {done.returncode}: {said[0][:200] if said else 'no message'}")
-    if len(done.stdout) > LARGEST_ANSWER:
-        raise CommandFailed(f"{words[0]} printed more than {LARGEST_ANSWER} bytes: choose jobs by --user or --name")
-    return done.stdout
+    if printed.code:
+        said = printed.complaint.splitlines()
+        raise CommandFailed(f"{words[0]} failed with {printed.code}: {said[0][:200] if said else 'no message'}")
+    if not printed.output.strip():
+        raise CommandFailed(f"{words[0]} printed nothing, not even a header, and ended with 0")
+    return printed.output
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +146,8 @@ class SlurmSource:
         self._failures = 0
         self._reason = ""
         self._columns: tuple[str, ...] | None = None
+        self._hung: dict[bool, str] = {}
+        """Whether it is the daemon of accounting → what it did not answer in this look."""
 
     def poll(self, cursor: str | None) -> Polled:
         """What changed since. Raises `SourceDown`."""
@@ -153,6 +171,7 @@ class SlurmSource:
         """One look, now. Raises `SourceDown`."""
         memory = _memory(cursor)
         now = self._now()
+        self._hung.clear()
         facts = SlurmFacts(memory["facts"], self._naming)
         sight = PartialSight("slurm", memory["blind"], lambda: int(now * SECOND))
         since = min(memory["since"] or now - self._chosen.since_hours * 3600, now) - OVERLAP_SECONDS
@@ -181,9 +200,21 @@ class SlurmSource:
         except CommandFailed as error:
             return [], str(error)
 
+    def _printed(self, words: Sequence[str]) -> bytes:
+        """What a command prints, if none before it in this look hung with the same daemon. Raises `CommandFailed`."""
+        is_accounting = words[0] in ACCOUNTING
+        if is_accounting in self._hung:
+            raise CommandFailed(f"{words[0]} was not asked: {self._hung[is_accounting]}")
+        try:
+            return self._run(words)
+        except CommandHung as error:
+            self._hung[is_accounting] = str(error)
+            raise
+
     def _accounted(self, since: float) -> list[Job | NodeEvent]:
         if self._columns is None:
-            known = {word.lower() for word in self._run(("sacct", "--helpformat")).decode("ascii", "replace").split()}
+            told = self._printed(("sacct", "--helpformat"))[:LONGEST_HELP].decode("ascii", "replace")
+            known = {word.lower() for word in told.split()}
             self._columns = (*COLUMNS, *(column for column in NEWER_COLUMNS if column.lower() in known))
         begin = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since))
         words = [
@@ -197,20 +228,20 @@ class SlurmSource:
             ",".join(self._columns),
             *self._chosen.words("-a"),
         ]
-        return _records(self._run(words))
+        return _records(self._printed(words))
 
     def _queued(self) -> list[Job | NodeEvent]:
         chosen = self._chosen.words("")
         try:
             return _records(
-                self._run(
+                self._printed(
                     ["squeue", "--json", "--states=all", *(chosen or ([] if self._chosen.all_users else ["--me"]))]
                 )
             )
         except CommandFailed as error:
             if "is not installed" in str(error):
                 raise
-        shown = _records(self._run(["scontrol", "-d", "show", "job", "-o"]))
+        shown = _records(self._printed(["scontrol", "-d", "show", "job", "-o"]))
         wanted = self._chosen
         return [
             job for job in shown
@@ -223,16 +254,18 @@ class SlurmSource:
     def _nodes(self, since: float) -> list[Job | NodeEvent]:
         begin = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since))
         columns = "format=Cluster,NodeName,TimeStart,TimeEnd,State,Reason,User"
-        try:
-            return _records(self._run(["sacctmgr", "-P", "show", "event", columns, f"start={begin}"]))
-        except CommandFailed:
-            return _records(self._run(["scontrol", "show", "node"]))
+        with suppress(CommandFailed):
+            return _records(self._printed(["sacctmgr", "-P", "show", "event", columns, f"start={begin}"]))
+        # Not asked while the error is handled, which holds what the first command printed.
+        return _records(self._printed(["scontrol", "show", "node"]))
 
 
 def _records(printed: bytes) -> list[Job | NodeEvent]:
     """The records of an answer. One that holds nothing but what cannot be read is no answer: raises `CommandFailed`."""
     found: list[Job | NodeEvent] = []
     refused = None
+    if printed[:100].strip().lower().startswith(NOTHING_THERE):
+        return found
     for record in read(printed):
         if isinstance(record, Refused):
             refused = refused or record
