@@ -183,12 +183,13 @@ class FileOpening:
         """Whole lines after the byte in `memory`."""
         try:
             mark = fingerprint(self._path)
-            size = self._path.stat().st_size
+            status = self._path.stat()
+            size = status.st_size
             if mark is None:
                 return
             if memory.get("mark") != mark or size < memory["offset"]:
                 memory.update(mark=mark, offset=0, from_since=since if "mark" not in memory else 0)
-            clock = LocalClock()
+            clock = LocalClock(latest=status.st_mtime_ns)
             for offset, raw, after in whole_lines(self._path, memory["offset"]):
                 line = read_line(raw.lstrip(b"\0"), clock)
                 memory["offset"] = after

@@ -255,6 +255,8 @@ def read_log(
     fallback_at: int | None = None,
     zone_seconds: int | None = 0,
     year: int | None = None,
+    latest: int | None = None,
+    near: int | None = None,
     restart: int | None = None,
     written_at: int | None = None,
     prefix: bytes = b"",
@@ -265,15 +267,15 @@ def read_log(
 ) -> Read:
     """The facts of a whole log, or of what could be read of it within `patience`.
 
-    `fallback_at` is the instant of evidence in a log without any stamp; `restart` says which attempt the whole log is
-    of, where its place tells; `written_at` is when the file was written last, which dates the bars at its end where
-    no line does; `prefix` is put before every line (`[default1]:` for the log of local rank 1);
-    `worker_only`: no line of it is a launcher's. `tell` hears how many bytes were read; `is_dated` is called once an
-    instant was told: the file is not read twice then.
+    `year`, `latest` and `near` date stamps without a year (`LocalClock`). `fallback_at` is the instant of evidence in a
+    log without any stamp; `restart` says which attempt the whole log is of, where its place tells; `written_at` is when
+    the file was written last, which dates the bars at its end where no line does; `prefix` is put before every line
+    (`[default1]:` for the log of local rank 1); `worker_only`: no line of it is a launcher's. `tell` hears how many
+    bytes were read; `is_dated` is called once an instant was told: the file is not read twice then.
     """
     options = _Options(
-        emitter, run, node, fallback_at, zone_seconds, year, restart, written_at, prefix, worker_only, tell,
-        patience or Patience(None), is_dated,
+        emitter, run, node, fallback_at, zone_seconds, (year, latest, near), restart, written_at, prefix, worker_only,
+        tell, patience or Patience(None), is_dated,
     )  # fmt: skip
     read = _read(file, options, None)
     has_time = not options.patience.is_over(now=True)
@@ -300,7 +302,8 @@ class _Options:
     node: str | None
     fallback_at: int | None
     zone_seconds: int | None
-    year: int | None
+    year: tuple[int | None, int | None, int | None]
+    """`year`, `latest` and `near` of a `LocalClock`."""
     restart: int | None
     written_at: int | None
     prefix: bytes
@@ -454,7 +457,8 @@ def _read(
 ) -> Read:  # fmt: skip
     state = AttemptState(attempt=options.restart or 0, last_at=last_at)
     attempts = Attempts(state, emitter=options.emitter, node=options.node, run=options.run, run_is_told=True)
-    clock = LocalClock(options.zone_seconds, options.year)
+    year, latest, near = options.year
+    clock = LocalClock(options.zone_seconds, year, latest=latest, near=near)
     progress = ProgressLog(attempts, clock)
     log = LauncherLog(attempts, clock, Tracebacks(), progress=None if options.worker_only else progress)
     log.prefix = options.prefix
