@@ -138,9 +138,7 @@ class LauncherSource:
             return []
         status = path.stat()
         kept = _kept(memory["log"], mark, status.st_size)
-        clock = LocalClock(
-            kept.get("zone", self._zone_seconds), latest=status.st_mtime_ns, near=kept.get("near")
-        )
+        clock = LocalClock(kept.get("zone", self._zone_seconds), latest=status.st_mtime_ns, near=kept.get("near"))
         state = AttemptState.from_plain(kept.get("state", {}))
         attempts = self._attempts(state, f"launcher/{self._read_on}/{mark}")
         progress = ProgressLog(attempts, clock, ProgressState.from_plain(kept.get("progress", {})))

@@ -224,7 +224,9 @@ def test_a_line_without_end_is_passed_over_and_told_and_takes_no_memory(
         file.write(b"\0" * 20_000_000)
         for _ in range(80):
             file.write(b"x" * 1_000_000)
-        file.write(b"\n" + b"\0" * 20_000_000 + b"Jan  1 00:00:20 n1 kernel: NVRM: Xid (PCI:0000:19:00): 79, off the bus\n")
+        file.write(
+            b"\n" + b"\0" * 20_000_000 + b"Jan  1 00:00:20 n1 kernel: NVRM: Xid (PCI:0000:19:00): 79, off the bus\n"
+        )
     os.utime(path, (1_767_312_000, 1_767_312_000))
     tracemalloc.start()
     try:
