@@ -173,10 +173,15 @@ class Client:
         self._parts = urlsplit(reach.url)
         self._watch_seconds = watch_seconds
         self._ssl: ssl.SSLContext | None = None
+        self.passed_over: dict[str, str] = {}
+        """Path → what of its last list was no object, in words; nothing where all of it was."""
 
     def pages(self, path: str, selector: str | None = None) -> Iterator[tuple[list[dict[str, Any]], str]]:
         """`(objects, resource version of the list)` page by page. Raises `Unseen`."""
         following = ""
+        broken: list[str] = []
+        count = 0
+        self.passed_over.pop(path, None)
         while True:
             asked: dict[str, Any] = {"limit": PAGE}
             if selector:
@@ -193,8 +198,16 @@ class Client:
                 raise Unseen(None, f"{path}: what answered is not an API server of Kubernetes")
             about = mapping(told.get("metadata"))
             kind = str(told.get("kind") or "").removesuffix("List")
+            sound = [each for each in items(told["items"]) if _is_object(each)]
+            count += len(told["items"])
+            broken += [json.dumps(each)[:100] for each in told["items"] if not _is_object(each)]
+            if broken:
+                self.passed_over[path] = (
+                    f"{path}: {len(broken)} of {count} items of the list passed over, which are no objects with a name "
+                    f"in their metadata, the first: {broken[0]}"
+                )
             # Objects of a list do not say their kind: the list does.
-            yield [{"kind": kind, **each} for each in items(told["items"])], str(about.get("resourceVersion") or "")
+            yield [{"kind": kind, **each} for each in sound], str(about.get("resourceVersion") or "")
             following = str(about.get("continue") or "")
             if not following:
                 return
@@ -268,6 +281,12 @@ class Client:
                 self._ssl.check_hostname = False
                 self._ssl.verify_mode = ssl.CERT_NONE
         return http.client.HTTPSConnection(host, port, timeout=seconds, context=self._ssl)
+
+
+def _is_object(told: object) -> bool:
+    """Whether an item of a list is an object of Kubernetes: it has a name."""
+    name = mapping(mapping(told).get("metadata")).get("name")
+    return isinstance(name, str) and name != ""
 
 
 def _refusal(path: str, response: http.client.HTTPResponse) -> Unseen:

@@ -25,7 +25,7 @@ from rerail.collectors.patience import Patience
 from rerail.collectors.sources.attempts import MOST_WAITING, Attempts, AttemptState
 from rerail.collectors.sources.going_on import Hints, hints_before
 from rerail.collectors.sources.launcher_log import LauncherLog
-from rerail.collectors.sources.line_wrappings import cut_records, is_piece
+from rerail.collectors.sources.line_wrappings import cut_records, is_piece, with_its_rest
 from rerail.collectors.sources.log_lines import LocalClock
 from rerail.collectors.sources.progress import ProgressLog
 from rerail.collectors.sources.progress_lines import SIGNS, may_tell
@@ -430,6 +430,8 @@ class BlockReader:
             if is_hit and (HEAD_BYTES in line or (is_of_kernel and not log.going_on.numbers)):
                 ahead = b"" if at_line >= LOOKED_BACK else self.ended_with
                 _look_back(log, ahead + block[: at_line + len(line)] if ahead else block, at_line + len(ahead))
+            if is_of_kernel and b"Xid (" in line:
+                line = with_its_rest(line, _next_line(block, at))
             before = log.told()
             if at_line in asked and block.find(b"\0", at_line, end) >= 0:
                 line = b"\0" + line  # shown without them, it would not say so any more

@@ -146,6 +146,7 @@ class SlurmSource:
         self._failures = 0
         self._reason = ""
         self._columns: tuple[str, ...] | None = None
+        self._passed_over = ""
         self._hung: dict[bool, str] = {}
         """Whether it is the daemon of accounting → what it did not answer in this look."""
 
@@ -175,30 +176,35 @@ class SlurmSource:
         facts = SlurmFacts(memory["facts"], self._naming)
         sight = PartialSight("slurm", memory["blind"], lambda: int(now * SECOND))
         since = min(memory["since"] or now - self._chosen.since_hours * 3600, now) - OVERLAP_SECONDS
-        parts: dict[str, tuple[list[Job | NodeEvent], str | None]] = {
+        parts: dict[str, tuple[list[Job | NodeEvent], str | None, str]] = {
             "squeue": self._ask(self._queued),
             "sacct": self._ask(lambda: self._accounted(since)),
             "nodes": self._ask(lambda: self._nodes(since)),
         }
-        failed = {part: reason for part, (_, reason) in parts.items() if reason is not None}
+        failed = {part: reason for part, (_, reason, _) in parts.items() if reason is not None}
         if "sacct" in failed and "squeue" in failed:
             raise SourceDown(f"{failed['sacct']}; {failed['squeue']}")
-        records = [record for found, _ in parts.values() for record in found]
+        records = [record for found, _, _ in parts.values() for record in found]
         # Counts come first: the incarnations that accounting tells of have none before 23.02.
         jobs = [record for record in records if isinstance(record, Job)]
         told = facts.take(_counted(jobs), (record for record in records if isinstance(record, NodeEvent)))
         self.runs = facts.runs or self.runs
-        for part in parts:
+        for part, (_, _, broken) in parts.items():
             told += sight.cannot_see(part, failed[part], self.runs) if part in failed else sight.sees(part)
+            if broken:
+                told += sight.cannot_see(f"{part} in part", broken, self.runs)
+            elif part not in failed:
+                told += sight.sees(f"{part} in part")
         memory["since"] = min([now, *(at / SECOND for at in facts.open_since())])
         return Polled(tuple(told), json.dumps(memory, separators=(",", ":"), sort_keys=True))
 
-    @staticmethod
-    def _ask(question: Callable[[], list[Job | NodeEvent]]) -> tuple[list[Job | NodeEvent], str | None]:
+    def _ask(self, question: Callable[[], list[Job | NodeEvent]]) -> tuple[list[Job | NodeEvent], str | None, str]:
+        """The records, why there are none, and what of them was passed over."""
+        self._passed_over = ""
         try:
-            return question(), None
+            return question(), None, self._passed_over
         except CommandFailed as error:
-            return [], str(error)
+            return [], str(error), ""
 
     def _printed(self, words: Sequence[str]) -> bytes:
         """What a command prints, if none before it in this look hung with the same daemon. Raises `CommandFailed`."""
@@ -210,6 +216,30 @@ class SlurmSource:
         except CommandHung as error:
             self._hung[is_accounting] = str(error)
             raise
+
+    def _records(self, printed: bytes) -> list[Job | NodeEvent]:
+        """The records of an answer; those that make no sense are counted and said, with the first of them.
+
+        One that holds nothing but those is no answer: raises `CommandFailed`.
+        """
+        found: list[Job | NodeEvent] = []
+        refused: list[Refused] = []
+        if printed[:100].strip().lower().startswith(NOTHING_THERE):
+            return found
+        count = 0
+        for record in read(printed):
+            if isinstance(record, Refused):
+                count += 1
+                refused = refused or [record]
+            else:
+                found.append(record)
+        if refused:
+            first = refused[0]
+            said = f"{first.field}: {first.reason} (got {first.value[:80]!r})"
+            if not found:
+                raise CommandFailed(f"an answer that cannot be read: {said}")
+            self._passed_over = f"{count} of {count + len(found)} records passed over, the first: {said}"
+        return found
 
     def _accounted(self, since: float) -> list[Job | NodeEvent]:
         if self._columns is None:
@@ -228,12 +258,12 @@ class SlurmSource:
             ",".join(self._columns),
             *self._chosen.words("-a"),
         ]
-        return _records(self._printed(words))
+        return self._records(self._printed(words))
 
     def _queued(self) -> list[Job | NodeEvent]:
         chosen = self._chosen.words("")
         try:
-            return _records(
+            return self._records(
                 self._printed(
                     ["squeue", "--json", "--states=all", *(chosen or ([] if self._chosen.all_users else ["--me"]))]
                 )
@@ -241,7 +271,7 @@ class SlurmSource:
         except CommandFailed as error:
             if "is not installed" in str(error):
                 raise
-        shown = _records(self._printed(["scontrol", "-d", "show", "job", "-o"]))
+        shown = self._records(self._printed(["scontrol", "-d", "show", "job", "-o"]))
         wanted = self._chosen
         return [
             job for job in shown
@@ -255,27 +285,9 @@ class SlurmSource:
         begin = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since))
         columns = "format=Cluster,NodeName,TimeStart,TimeEnd,State,Reason,User"
         with suppress(CommandFailed):
-            return _records(self._printed(["sacctmgr", "-P", "show", "event", columns, f"start={begin}"]))
+            return self._records(self._printed(["sacctmgr", "-P", "show", "event", columns, f"start={begin}"]))
         # Not asked while the error is handled, which holds what the first command printed.
-        return _records(self._printed(["scontrol", "show", "node"]))
-
-
-def _records(printed: bytes) -> list[Job | NodeEvent]:
-    """The records of an answer. One that holds nothing but what cannot be read is no answer: raises `CommandFailed`."""
-    found: list[Job | NodeEvent] = []
-    refused = None
-    if printed[:100].strip().lower().startswith(NOTHING_THERE):
-        return found
-    for record in read(printed):
-        if isinstance(record, Refused):
-            refused = refused or record
-        else:
-            found.append(record)
-    if refused is not None and not found:
-        raise CommandFailed(
-            f"an answer that cannot be read: {refused.field}: {refused.reason} (got {refused.value[:80]!r})"
-        )
-    return found
+        return self._records(self._printed(["scontrol", "show", "node"]))
 
 
 def _counted(jobs: Sequence[Job]) -> list[Job]:

@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import stat
 import time
 from collections.abc import Sequence
@@ -537,6 +538,21 @@ def test_an_answer_that_makes_no_sense_is_no_answer(cluster: Cluster):
         cluster.source().finish(None)
     with pytest.raises(CommandFailed):
         cluster.source()._run(["sleep-that-is-not-there"])
+
+
+def test_records_that_make_no_sense_are_counted_and_said(cluster: Cluster):
+    whole = (CORPUS / "sacct.psv").read_bytes()
+    cluster.prints("sacct", whole + b"garbage|line\n")
+    first = cluster.source().finish(None)
+    blind = {(fact.source, fact.reason) for fact in first.facts if isinstance(fact, Blind)}
+    ((source, reason),) = blind
+    assert source == "slurm sacct in part"
+    assert re.match(
+        r"1 of \d+ records passed over, the first: row: 2 columns where .* .got 'garbage\|line'.$", reason or ""
+    )
+    cluster.prints("sacct", whole)
+    again = [fact for fact in cluster.source().finish(first.cursor).facts if isinstance(fact, Blind)]
+    assert again and all(fact.until is not None for fact in again)
 
 
 def test_a_command_that_prints_without_end_is_stopped_at_the_limit(cluster: Cluster):
