@@ -23,6 +23,7 @@ from rerail.collectors.identity import inherited
 
 LARGEST_PRINTED = 256 * 1024 * 1024
 LONGEST_COMPLAINT = 65_536
+DYING_SECONDS = 5.0
 _PIECE = 1 << 18
 
 
@@ -31,7 +32,7 @@ class ProgramHung(Exception):  # noqa: N818 - named as the condition it tells
 
 
 class TooMuchPrinted(Exception):  # noqa: N818 - named as the condition it tells
-    """It printed more than is taken; `begun` is what came before, which may end within a line."""
+    """It printed more than is taken; `begun` is as much of it as is, which may end within a line."""
 
     def __init__(self, reason: str, begun: bytes) -> None:
         super().__init__(reason)
@@ -64,7 +65,7 @@ def ask(
     assert program.stdout is not None and program.stderr is not None
     # The buffer gives what it holds without a copy, and grows without one where the system can move pages.
     output, complaint = io.BytesIO(), bytearray()
-    hung = ProgramHung(f"{words[0]} did not end within {seconds:g} s")
+    hung = f"{words[0]} did not end within {seconds:g} s"
     is_over = False
     try:
         with program.stdout, program.stderr, selectors.DefaultSelector() as ready:
@@ -72,7 +73,7 @@ def ask(
             ready.register(program.stderr, selectors.EVENT_READ)
             while ready.get_map():
                 if time.monotonic() >= until:
-                    raise hung
+                    raise ProgramHung(hung)
                 for key, _ in ready.select(max(0.0, until - time.monotonic())):
                     piece = os.read(key.fd, _PIECE)
                     if not piece:
@@ -80,13 +81,14 @@ def ask(
                     elif key.fileobj is program.stderr:
                         complaint += piece[: LONGEST_COMPLAINT - len(complaint)]
                     elif output.tell() + len(piece) > largest:
+                        output.write(piece[: largest - output.tell()])
                         raise TooMuchPrinted(f"{words[0]} printed more than {largest} bytes", output.getvalue())
                     else:
                         output.write(piece)
         try:
             code = program.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
-            raise hung from None
+            raise ProgramHung(hung) from None
         is_over = True
     finally:
         if not is_over:
@@ -98,4 +100,5 @@ def _kill(program: subprocess.Popen[bytes]) -> None:
     """End a program and what it started."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(program.pid, signal.SIGKILL)
-    program.wait()
+    with suppress(subprocess.TimeoutExpired):  # one that waits for a dead file server cannot even be killed
+        program.wait(DYING_SECONDS)

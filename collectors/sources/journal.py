@@ -54,7 +54,10 @@ def run_journalctl(words: Sequence[str], *, seconds: float = COMMAND_SECONDS, la
     except FileNotFoundError:
         raise SourceDown(f"{words[0]} is not installed here") from None
     except TooMuchPrinted as error:
-        return error.begun[: error.begun.rfind(b"\n") + 1]
+        begun = error.begun[: error.begun.rfind(b"\n") + 1]
+        if not begun:
+            raise SourceDown(f"{error}, and no entry of them is whole") from None
+        return begun
     except (OSError, ProgramHung) as error:
         raise SourceDown(f"{words[0]}: {error}"[:300]) from None
     said = printed.complaint
