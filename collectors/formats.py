@@ -75,6 +75,8 @@ class ImportFormat:
     summary: str
     read: Callable[[OldFile], Iterator[Fact]]
     in_folder: Callable[[str], bool] | None = None
+    in_subfolders: bool = False
+    """The folders in a folder are looked through as well."""
     """Whether a file of that name in a folder is one of them; None: its files are not taken one by one."""
     read_together: Callable[[Sequence[OldFile]], Iterator[Fact]] | None = None
     """Reads the files of one import as one, where what one tells may be about what stands in another."""

@@ -190,6 +190,10 @@ class IncidentMark:
     """None while no restart has told from which step it goes on; so is `lost_ns`."""
     lost_ns: int | None
     lost_gpu_ns: int | None
+    told_every: int = 1
+    """As of `Incident`: above 1 `lost_steps` and `lost_ns` are at least so much."""
+    is_down_untold: bool = False
+    """As of `Incident`: how long it was down is not known, its lengths are at least so much."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,8 +194,11 @@ def incident_sentence(incident: Incident, *, sees_training: bool = True) -> tupl
                 Phrase(f"Ran again after {recover}", "#anatomy", True),
                 Phrase(f". Nobody speaks of its steps: what ground was lost is not known{spent}."),
             )
-        phrases.append(Phrase(f"Recovered in {recover}", "#anatomy", True))
-        phrases.append(Phrase(f": {restart} until training stepped again"))
+        at_least = "at least " if incident.is_down_untold else ""
+        phrases.append(Phrase(f"Recovered in {at_least}{recover}", "#anatomy", True))
+        phrases.append(
+            Phrase(f": {text.DOWN_UNTOLD}" if incident.is_down_untold else f": {restart} until training stepped again")
+        )
         regained = incident.so_far_ns - incident.time_to_restart_ns - incident.untold_ns
         phrases.append(Phrase(f", then {text.duration(regained)} to regain lost ground. " if regained > 0 else ". "))
     if incident.is_open and incident.rollback is None:
@@ -203,7 +206,9 @@ def incident_sentence(incident: Incident, *, sees_training: bool = True) -> tupl
     elif incident.lost_steps is None:
         phrases.append(Phrase("How many steps were lost is not known: no restart told a step"))
     else:
-        phrases.append(Phrase(f"{text.headline(text.count(incident.lost_steps, 'step'))} lost"))
+        phrases.append(Phrase(text.headline(text.steps_lost(incident.lost_steps, incident.told_every))))
+        if incident.is_loss_least:
+            phrases.append(Phrase(f" (only {text.each_step(incident.told_every)} is told)"))
     if incident.lost_gpu_ns is not None:
         phrases.append(Phrase(f", {text.gpu_cost(incident)} spent"))
     if incident.failed_relaunches:

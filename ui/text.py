@@ -11,14 +11,18 @@ from rerail.server.core.recovery_configs.knobs import OFF, Setting
 from rerail.server.core.search.cause_names import WRITTEN_OUT
 from rerail.server.core.view import CausalRole, Domain, FailureRates, Incident, RunState
 from rerail.server.core.words import (  # noqa: F401 - as text.…
+    DOWN_UNTOLD,
     THIN,
     UNKNOWN,
+    at_least,
     count,
     duration,
+    each_step,
     exit_code,
     number,
     points,
     share,
+    steps_lost,
 )
 
 DASH = "–"
@@ -43,8 +47,16 @@ def gpu_cost(incident: Incident, unknown: str = UNKNOWN) -> str:
     return f"at least {cost}" if incident.is_cost_least else cost
 
 
+def told_lost(known: str, told_every: int) -> str:
+    """Lost steps or their time, with why it is only the least where it is."""
+    return at_least(known, told_every) + (f" (only {each_step(told_every)} is told)" if told_every > 1 else "")
+
+
 def to_restart(incident: Incident) -> str:
     """How long an incident was down until training stepped again; what nobody told of that time may be down too."""
+    if incident.is_down_untold:
+        known = incident.time_to_restart_ns + incident.untold_ns
+        return f"at least {duration(known)}" if known else UNKNOWN
     if incident.untold_ns and not incident.time_to_restart_ns:
         return f"at most {duration(incident.untold_ns)}"
     known = duration(incident.time_to_restart_ns)

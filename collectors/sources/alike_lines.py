@@ -147,6 +147,8 @@ class Told:
     end: int
     offset: int
     """The first byte of the last line that tells of them."""
+    every: int
+    """So many steps lie between two lines."""
 
 
 @dataclass(slots=True)
@@ -167,6 +169,8 @@ class Run:
     pause_ended: int
     together: list[Any]
     """`[first step, start, durations in µs, offset]` of the steps that are not stated yet."""
+    every: int = 1
+    """So many steps lie between two lines, as of the last two."""
     last_offset: int | None = None
     """The first byte of the last line that was taken; None where none was."""
     told: list[Told] = field(default_factory=list)
@@ -176,8 +180,20 @@ class Run:
         """What is together is to be stated."""
         if self.together:
             first, start, durations, offset = self.together
-            self.told.append(Told(first, start, tuple(durations), None, start + sum(durations) * 1000, offset))
+            end = start + sum(durations) * 1000
+            self.told.append(Told(first, start, tuple(durations), None, end, offset, self.every))
             self.together = []
+
+
+def steps_between(before: int, step: int) -> int:
+    """Each how many-th step is printed, by two lines that follow each other; beside each tenth some print the first."""
+    return step if before == 1 and step % 5 == 0 else step - before
+
+
+def told_every(interval: int, before: int) -> int:
+    """Each how many-th step is told, where the last lines are `interval` apart; of a bar, which is drawn when there is
+    time, that was `before`, and falls by half at most from one state to the next."""
+    return max(interval, (before + 1) // 2)
 
 
 def _bar_now(kind: Alike, run: Run, count: int, step_at: int, clock: bytes, rate: bytes) -> int:
@@ -193,7 +209,7 @@ def _bar_now(kind: Alike, run: Run, count: int, step_at: int, clock: bytes, rate
         seconds = seconds * 60 + int(part)
     earliest = run.bar_base[0] + (seconds - run.bar_base[1]) * SECOND
     likely = max(step_at, run.pause_ended) + round((1 / each if kind.is_per_second else each) * SECOND) * count
-    now = min(max(likely, earliest, step_at), earliest + SECOND)
+    now = min(max(likely, earliest, step_at), earliest + SECOND) // 1000 * 1000
     return now if now >= step_at else -1
 
 
@@ -206,7 +222,7 @@ def read_run(
     run, and is left, where more than the next step follows from it: a step that comes again, one without a duration.
     """
     step, step_at, heard_at, silence, each_ns = run.step, run.step_at, run.heard_at, run.silence, run.each_ns
-    together, untimed = run.together, run.untimed
+    together, untimed, every = run.together, run.untimed, run.every
     durations: list[int] = together[2] if together else []
     end = together[1] + sum(durations) * 1000 if together else 0
     index = 0
@@ -251,6 +267,8 @@ def read_run(
             index = index + 1 if index < last else 0
             continue
         start = step_at
+        if count != every:
+            every = told_every(steps_between(step, done), every if rate else 1)
         count += untimed
         if took:
             try:
@@ -271,10 +289,10 @@ def read_run(
         if not length:
             pass
         elif count > 1:
-            run.together = together
+            run.together, run.every = together, every
             run.close()
             together = []
-            run.told.append(Told(done - count + 1, start, (length,), count, now, offset + at))
+            run.told.append(Told(done - count + 1, start, (length,), count, now, offset + at, every))
         elif (
             together
             and together[0] + len(durations) == done
@@ -286,7 +304,7 @@ def read_run(
             end += length * 1000
             together[3] = offset + at
         else:
-            run.together = together
+            run.together, run.every = together, every
             run.close()
             durations = [length]
             together = [done, start, durations, offset + at]
@@ -296,6 +314,6 @@ def read_run(
         taken, at = at, match.end()
         index = index + 1 if index < last else 0
     run.step, run.step_at, run.heard_at, run.silence, run.each_ns = step, step_at, heard_at, silence, each_ns
-    run.together, run.untimed = together, untimed
+    run.together, run.untimed, run.every = together, untimed, every
     run.last_offset = offset + taken if taken >= 0 else None
     return at

@@ -55,6 +55,9 @@ MOST_WAITING = 1024
 _NUMBER = re.compile(r"\d{1,30}")
 _CANCELLED = re.compile(r"CANCELLED AT \S{1,40} (?:DUE TO (?P<why>PREEMPTION|TIME LIMIT|NODE FAILURE)|\*\*\*)")
 _TIMED_OUT = re.compile(r"\[Rank (\d{1,7})\] (?:Watchdog caught collective|Timeout at NCCL)")
+_WAITED = re.compile(
+    r"[Tt]imed out|[Tt]imeout at NCCL|operation timeout|before timing out|[Nn]o heartbeat|[Dd]id not get \w+ heartbeat"
+)
 _ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,12})")
 
 
@@ -78,6 +81,10 @@ class AttemptState:
     last_at: int | None = None
     ended_at: int | None = None
     last_exit_at: int | None = None
+    erred_at: int | None = None
+    """When the last piece of evidence was told that has a stamp of its own."""
+    waited_at: int | None = None
+    """When the last rank said that it had waited in vain: until then its attempt was there."""
     last_mark_at: int | None = None
     """The latest moment of the current attempt that its launcher told."""
     told: list[str] = field(default_factory=list)
@@ -99,6 +106,8 @@ class AttemptState:
     """Lines of this log that are no text."""
     unreadable_told: int = 0
     is_over: bool = False
+    is_job_over: bool = False
+    """A scheduler reported the end of the job of the current attempt: what follows in the log is of another job."""
     cancelled_as: str | None = None
     """The outcome that Slurm's own word for the end of the current attempt's step means; None where it said none."""
     is_signalled: bool = False
@@ -162,6 +171,10 @@ class Attempts:
         """What was stated cannot be put right any more by what the log tells later."""
         self._taken_for_here: set[int] = set()
         """Facts that carry the node for want of another."""
+        self._rankless: dict[tuple[int, int], str] = {}
+        """The first byte of a line that told of an end, with its local rank → the process, where no rank was known."""
+        self._late_ranks: dict[str, int] = {}
+        """Process → the rank that was told of it behind its end."""
         self._emitter = emitter
         self._node = node
         self._run = run
@@ -256,12 +269,15 @@ class Attempts:
             state.is_signalled, state.cancelled_by = False, ""
             state.told_over = []
         state.is_started = True
-        state.is_over = False
+        state.is_over = state.is_job_over = False
 
     def how_restarted(self) -> tuple[Scope, Initiator]:
         """What an attempt that follows the current one restarts, and who asked for it: asked before `enter`."""
         if self.state.cancelled_as == Outcome.PREEMPTED:
             return Scope.REQUEUE, Initiator.SCHEDULER  # into the same log: the same job, once more
+        if self.state.is_job_over:
+            is_stopped = bool(self.state.told_over) and self.state.told_over[0] == Outcome.STOPPED
+            return Scope.RESUBMIT, Initiator.OPERATOR if is_stopped else Initiator.FAULT
         return Scope.IN_JOB, Initiator.FAULT
 
     def state_fact(self, kind: type[Fact], at: int, **told: object) -> None:
@@ -348,6 +364,7 @@ class Attempts:
             self.place_rank(rank, node)
         if key in state.exits and state.exits[key][1] is None and rank is not None:
             state.exits[key][1] = rank  # for the exit codes of the attempt; the exit itself was stated
+            self._late_ranks[key] = rank
         if key in state.exits or key in state.past_processes:
             return
         if rank is None:
@@ -357,6 +374,8 @@ class Attempts:
         named = {} if node is None else {"node": node}
         signal = -code if code < 0 else None
         seq = self._next()
+        if rank is None:
+            self._rankless[self._offset, local_rank] = key
         if node is None:
             self._taken_for_here.add(seq)
         self._state(Exit, at, seq=seq, exit_code=code, signal=signal, rank=rank, local_rank=local_rank, **named)
@@ -385,6 +404,15 @@ class Attempts:
         state.is_over = True
         if outcome is Outcome.COMPLETED or self._job is None:
             self._state(RunEnded, at, outcome=outcome, reason=reason)
+
+    def end_of_error_alone(self, offset: int) -> None:
+        """Nothing came for long, and all that was told is an error, of no attempt: it ended the one there was."""
+        state = self.state
+        if state.is_started or state.is_over or not state.evidence_count or state.last_at is None:
+            return
+        self.at_line(offset)
+        self._state(AttemptStarted, state.last_at)
+        self.end_run(state.last_at, Outcome.FAILED, "its log tells an error and nothing else, and has grown no more")
 
     def end_by_signal(self, at: int, words: str, *, is_interrupt: bool) -> None:
         """A signal ended the launcher. An interrupt, or Slurm's word of a cancellation, tells that somebody did so."""
@@ -463,11 +491,19 @@ class Attempts:
         if at is None:
             state.held.append(kept)
         else:
+            state.erred_at = at
+            if _WAITED.search(text[:2000]):
+                state.waited_at = at
             self.facts.append(Evidence(**self._place(at, kept), **self._evidence_of(kept)))  # type: ignore[arg-type]
         if node is not None:
             self.names_host(node)
         if (ending := ending_of(text)) is not None and not (state.told_over and ending[1]):
             state.told_over = [ending[0].value, masked(text)[:1000], self._offset, ending[1]]
+        if ending is not None and text.startswith("TERM_"):  # LSF's word, after the launcher told of a signal
+            if ending[0] is Outcome.STOPPED:
+                self._asked_for(masked(text)[:1000])
+            else:
+                self._cancelled(masked(text)[:1000], "PREEMPTION" if ending[0] is Outcome.PREEMPTED else "")
         if "CANCELLED AT" in text and (told := _CANCELLED.search(text)) is not None:
             words = masked(text)[:1000]
             if told["why"] is not None:
@@ -605,6 +641,9 @@ class Attempts:
     def _with_rank(self, fact: Fact) -> Fact:
         if isinstance(fact, (Evidence, Exit)) and fact.rank is None and fact.local_rank is not None:
             rank = self.rank_of(fact.local_rank)
+            if rank is None:
+                process = self._rankless.get((fact.seq // FACTS_PER_BYTE, fact.local_rank), "")
+                rank = self._late_ranks.get(process)
             return fact if rank is None else replace(fact, rank=rank)
         if isinstance(fact, AttemptEnded) and not fact.exit_codes:
             codes = {

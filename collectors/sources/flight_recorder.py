@@ -5,6 +5,8 @@ Rules
   read from side-cars (`….sidecar.json`) in the same folder.
 - The run has to be told: nothing in a dump names it. Its evidence belongs to the attempt that was alive at the last
   operation recorded.
+- A folder of an attempt (`attempt_1`) on the way to a dump tells which attempt it is of: dumps of several are not put
+  together. Folders are looked through with what lies in them.
 - A fact's identity is the SHA-256 of the file, the same as that of a file given on an incident's page.
 """
 
@@ -15,9 +17,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from rerail.collectors.formats import ImportFormat, OldFile
+from rerail.collectors.sources.launcher import ATTEMPT_IN_PATH
 from rerail.collectors.uploads import Kind, understood
 from rerail.server.core.codec import FactError
 from rerail.server.core.facts import Evidence, Fact
+from rerail.server.core.flight_recorder.dump_sets import ATTEMPT
 from rerail.server.core.flight_recorder.refusal import MOST_BYTES
 
 KINDS = (Kind.FLIGHT_RECORDER, Kind.PROCESS_GROUPS)
@@ -65,8 +69,14 @@ def _read(file: OldFile, known: dict[str, tuple[str, int]]) -> Iterator[Fact]:
         yield Evidence(
             run=file.run, emitter=f"artefact/{digest}", artefact=digest, seq=seq, at=at, source=piece.source,
             text=piece.text, code=piece.code,
-            rank=piece.rank, node=piece.node, attributes=piece.attributes,
+            rank=piece.rank, node=piece.node, attributes=with_attempt(piece.attributes, file.path),
         )  # fmt: skip
+
+
+def with_attempt(attributes: tuple[tuple[str, str], ...], path: str) -> tuple[tuple[str, str], ...]:
+    """The attributes of a dump, and the attempt that a folder on its path names."""
+    found = ATTEMPT_IN_PATH.findall(str(Path(path).parent))
+    return attributes if not found else tuple(sorted((*attributes, (ATTEMPT, str(int(found[-1]))))))
 
 
 def instant_beside(path: str) -> int | None:
@@ -92,6 +102,7 @@ FORMAT = ImportFormat(
     summary="PyTorch flight recorder dumps, pickle or JSON: files named by their rank, or folders of them",
     read=read,
     in_folder=belongs,
+    in_subfolders=True,
     read_together=read_together,
     example="dumps/ --run llm",
     tells="which rank did not come to a collective, lags or differs, and what was pending",

@@ -3,14 +3,15 @@
 Rules
 - Every line is read as an imported kernel log is (`log_lines.py`); what may matter is evidence: XIDs, lost GPUs, kills
   for memory, links that went down. What an XID means is looked up where evidence is shown and judged.
-- In a file a line may name its machine: that is the node, since a log daemon may collect the lines of many. The name
-  that was given, or that recorders use, is the node where a line names none, or names this machine.
+- In a file, or in a journal that was brought together, a line may name its machine: that is the node, since a log
+  daemon may collect the lines of many. The name that was given, or that recorders use, is the node where a line names
+  none, or names this machine.
 - The cursor is the place in the log (`boot` and sequence number, journal cursor, byte of a file): an agent that is
   started anew goes on there.
 - Messages that were overwritten before they were read, and those of a start of the machine that is over, are stated
   blind, from the last that was read to the first that is there.
 - Nothing is stated while no run is known, and of the first look only what was said within `since_hours`: a machine
-  remembers more than concerns this run.
+  remembers more than concerns this run. How many lines were left out for it is logged.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import logging
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -31,14 +33,19 @@ from rerail.collectors.live_sources import LiveSource
 from rerail.collectors.masking import masked
 from rerail.collectors.source import NotConfigured, Polled, Source, SourceDown
 from rerail.collectors.sources import journal, kmsg
-from rerail.collectors.sources.log_lines import LocalClock, read_line
+from rerail.collectors.sources.line_wrappings import unwrapped
+from rerail.collectors.sources.log_lines import LocalClock, read_line, read_record
 from rerail.collectors.sources.partial_sight import PartialSight
 from rerail.collectors.sources.tail import fingerprint, whole_lines
 from rerail.collectors.sources.telling import is_telling
 from rerail.server.core.codec import EARLIEST_INSTANT, LATEST_INSTANT
 from rerail.server.core.facts import Blind, Evidence, Fact
 
+logger = logging.getLogger("rerail.kernel")
+
 MOST_RECORDS = 5_000
+MOST_OF_A_RECORD = 16
+"""Lines that are taken of one record: they are numbered by its bytes, of which it has more."""
 LOOK_SECONDS = 1.0
 JOURNAL_SECONDS = 5.0
 DOWN_SECONDS = 10.0
@@ -66,6 +73,8 @@ class Opening(Protocol):
     """Somewhere the kernel's words can be read. `memory` is plain data and part of the cursor."""
 
     interval_seconds: float
+    left_out: int
+    """Lines that may matter and are older than what a first look was asked for; of a journal nobody knows."""
 
     def read(self, memory: dict[str, Any], since: int) -> Iterator[Said]:
         """What follows; of a first look (`memory` is empty) what was said since `since`, ns. Raises `SourceDown`."""
@@ -90,6 +99,7 @@ class KmsgOpening:
         self._device = device or kmsg.Device()
         self._boot = boot
         self._booted_at = booted_at
+        self.left_out = 0
         self._read_to: tuple[str, int] | None = None
 
     def close(self) -> None:
@@ -129,6 +139,8 @@ class KmsgOpening:
             memory.update(sequence=record.sequence, at=at)
             if known is not None or at >= since:
                 yield Said(boot, record.sequence, at, record.text)
+            else:
+                self.left_out += is_telling(record.text)
         self._read_to = (boot, memory["sequence"])
 
 
@@ -139,6 +151,7 @@ class JournalOpening:
 
     def __init__(self, run: journal.Run = journal.run_journalctl) -> None:
         self._run = run
+        self.left_out = 0
 
     def close(self) -> None:
         """Nothing is kept open."""
@@ -165,7 +178,7 @@ class JournalOpening:
                 )  # fmt: skip
                 lost_since = None
             memory.update(cursor=entry.cursor, at=entry.at)
-            yield Said(entry.journal, entry.number, entry.at, entry.text)
+            yield Said(entry.journal, entry.number, entry.at, entry.text, host=entry.host or None)
 
 
 class FileOpening:
@@ -175,6 +188,7 @@ class FileOpening:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.left_out = 0
 
     def close(self) -> None:
         """Nothing is kept open."""
@@ -191,11 +205,18 @@ class FileOpening:
                 memory.update(mark=mark, offset=0, from_since=since if "mark" not in memory else 0)
             clock = LocalClock(latest=status.st_mtime_ns)
             for offset, raw, after in whole_lines(self._path, memory["offset"]):
-                line = read_line(raw.lstrip(b"\0"), clock)
+                raw = raw.lstrip(b"\0")
+                record = unwrapped(raw)  # `journalctl -o json`, and what else writes a line as a record
+                lines = [read_line(raw, clock)] if record is None else read_record(record, clock)
+                host = None if record is None else record.host
                 memory["offset"] = after
-                if line.source != "kernel" or (line.at is not None and line.at < memory["from_since"]):
-                    continue
-                yield Said(mark, offset, line.at, line.text, line.code, line.node)
+                for place, line in enumerate(lines[:MOST_OF_A_RECORD]):
+                    if line.source != "kernel":
+                        continue
+                    if line.at is not None and line.at < memory["from_since"]:
+                        self.left_out += is_telling(line.text)
+                        continue
+                    yield Said(mark, offset + place, line.at, line.text, line.code, line.node or host)
         except OSError as error:
             raise SourceDown(f"{self._path}: {error.strerror or error}") from None
 
@@ -266,6 +287,12 @@ class KernelSource:
         facts: list[Fact] = []
         for said in self._opening.read(memory, int((self._now() - self._since) * SECOND)):
             facts += self._facts_of(said, run, memory)
+        if self._opening.left_out:
+            logger.warning(
+                "kernel: left out what is older and may matter (lines: %d); --since-hours goes farther back (now %g)",
+                self._opening.left_out, self._since / 3600,
+            )  # fmt: skip
+            self._opening.left_out = 0
         return Polled(tuple(facts), json.dumps(memory, separators=(",", ":"), sort_keys=True))
 
     def _facts_of(self, said: Said, run: str, memory: dict[str, Any]) -> Iterator[Fact]:

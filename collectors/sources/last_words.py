@@ -16,11 +16,12 @@ from rerail.server.core.facts import Outcome
 _ENDED: tuple[tuple[re.Pattern[str], Outcome], ...] = (
     (re.compile(r"\*{3} (?:JOB|STEP) [^\n]{0,160}CANCELLED AT \S{1,40} DUE TO PREEMPTION"), Outcome.PREEMPTED),
     (re.compile(r"\*{3} (?:JOB|STEP) [^\n]{0,160}CANCELLED AT \S{1,40} DUE TO "), Outcome.FAILED),
-    (re.compile(r"\*{3} (?:JOB|STEP) [^\n]{0,160}CANCELLED AT \S{1,40} \*{3}|TERM_OWNER: job killed"), Outcome.STOPPED),
+    (re.compile(r"\*{3} (?:JOB|STEP) [^\n]{0,160}CANCELLED AT \S{1,40} \*{3}"), Outcome.STOPPED),
+    (re.compile(r"TERM_(?:FORCE_|REQUEUE_)?(?:OWNER|ADMIN): job killed"), Outcome.STOPPED),
     (re.compile(r"TERM_PREEMPT: job killed"), Outcome.PREEMPTED),
     (
         re.compile(
-            r"srun: error: Node failure on \S|PBS: job killed: |TERM_(?:RUNLIMIT|MEMLIMIT|CPULIMIT|ADMIN): job killed"
+            r"srun: error: Node failure on \S|PBS: job killed: |TERM_[A-Z]{3,20}: job (?:killed|exited)"
             r"|distributed service detected fatal errors|MPI_ABORT was invoked|ORTE has lost communication"
             r"|mpirun (?:noticed that|has exited due to) process rank"
         ),

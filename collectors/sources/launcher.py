@@ -32,12 +32,14 @@ from rerail.collectors.sources.attempts import Attempts, AttemptState
 from rerail.collectors.sources.cycle_info import BrokenFile, CycleInfo, broken_fact, cycle_facts, read_cycle_infos
 from rerail.collectors.sources.encodings import nul_words
 from rerail.collectors.sources.launcher_log import LauncherLog
+from rerail.collectors.sources.left_off import LEAST_SILENCE_NS
 from rerail.collectors.sources.line_wrappings import Pieces
 from rerail.collectors.sources.log_lines import LocalClock
 from rerail.collectors.sources.log_reader import BlockReader
 from rerail.collectors.sources.progress import ProgressLog
 from rerail.collectors.sources.progress_state import ProgressState
 from rerail.collectors.sources.tail import (
+    LONGEST_LINE,
     broken_lines,
     fingerprint,
     last_bytes,
@@ -98,6 +100,7 @@ class LauncherSource:
         self._requeue = requeue
         self._zone_seconds = zone_seconds
         self._reader: BlockReader | None = None
+        self._said_of: set[Path] = set()
         self._read_to: tuple[str, int] | None = None
         """Of which log it has read how much."""
 
@@ -153,8 +156,12 @@ class LauncherSource:
         offset = begin = kept["offset"]
         block, following = whole_block(path, begin)
         if block:
+            progress.read_at = None if is_whole else status.st_mtime_ns
             self._reader_of(mark, begin, log, progress, status.st_mtime_ns).take(block, begin, broken_lines(block))
             offset = following
+            if not path.stat().st_size > offset + LONGEST_LINE:
+                progress.was_read_to_its_end()
+            self._say_how_dated(path, progress)
         self._read_to = (mark, offset)
         if is_whole:
             if rest := last_part(path, offset):
@@ -174,6 +181,8 @@ class LauncherSource:
             if time.time() - status.st_mtime > GRACE_SECONDS:
                 progress.flush_all()
                 attempts.end_where_told(progress.state.step_offset)
+            if time.time() - status.st_mtime > LEAST_SILENCE_NS / 1e9 and offset:
+                attempts.end_of_error_alone(offset - 1)
         progress.flush()
         if nuls := nul_count(path, begin, offset):
             logger.warning("%s: %s", path, nul_words(nuls))
@@ -184,6 +193,12 @@ class LauncherSource:
             "pieces": log.pieces.waiting,
         }  # fmt: skip
         return attempts.with_nodes(attempts.facts)
+
+    def _say_how_dated(self, path: Path, progress: ProgressLog) -> None:
+        is_due = progress.dates_by_reading and (progress.state.has_steps or progress.state.undated)
+        if is_due and path not in self._said_of:
+            self._said_of.add(path)
+            logger.warning("%s: no line of it tells a time; what it says is dated by when it was read", path)
 
     def _reader_of(
         self, mark: str, begin: int, log: LauncherLog, progress: ProgressLog, written_at: int

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from rerail.collectors.masking import masked, masked_arguments
 from rerail.collectors.sources import deepspeed_lines as deepspeed
+from rerail.collectors.sources import lsf_lines as lsf
 from rerail.collectors.sources import nvrx_lines as nvrx
 from rerail.collectors.sources import torchrun_lines as torchrun
 from rerail.collectors.sources.attempts import Attempts
@@ -31,7 +32,7 @@ from rerail.collectors.sources.progress import ProgressLog
 from rerail.collectors.sources.telling import is_telling, may_be_telling
 from rerail.collectors.sources.tracebacks import HEAD, Tracebacks
 from rerail.collectors.sources.writers_clocks import WritersClocks, cancelled_at
-from rerail.server.core.facts import TRAINING_DONE, Initiator, MarkStage, Outcome
+from rerail.server.core.facts import TRAINING_DONE, Exit, Initiator, MarkStage, Outcome
 
 COMMAND_LINE = re.compile(
     r"^(?:# CMD:|\++) (?P<command>.*(?:ft_launcher|fault_tolerance\.launcher|torchrun|torch\.distributed).*)$"
@@ -91,7 +92,10 @@ class LauncherLog:
         self.tracebacks = tracebacks
         self.block = block
         """`config` or `result` inside a block of settings that is printed line by line; `table`, with the rank and
-        local rank of its last entry, in the final one. Part of the cursor."""
+        local rank of its last entry, in the final one; `lsf`, with what it told so far, in LSF's report. Part of the
+        cursor."""
+        self.reported_first: int | None = None
+        """The exit code of the job, where a scheduler's report of its end stands before its output."""
         self.writers = WritersClocks()
         self.zones_untold = 0
         """Lines whose stamp does not say its time zone."""
@@ -265,7 +269,12 @@ class LauncherLog:
             self._rendezvous_begins(at, by)
         elif torchrun.RENDEZVOUS.search(text):
             self._rendezvous_begins(at, by)
+        elif nvrx.ENTRYPOINT in text:
+            if attempts.has_ended():
+                self._rendezvous_begins(at, by)  # the launcher itself was started again
         elif match := nvrx.JOINED.search(text):
+            if attempts.has_ended() and MarkStage.RENDEZVOUS_COMPLETED.value in attempts.state.told:
+                self._rendezvous_begins(at, by)  # another round, and the line that it begins with is not there
             attempts.state.node_count = int(match["size"])
             attempts.place_node(match["node"], int(match["rank"]))
             attempts.mark(MarkStage.RENDEZVOUS_COMPLETED, at, by)
@@ -359,6 +368,8 @@ class LauncherLog:
         attempts = self.attempts
         if match := COMMAND_LINE.match(line.raw):
             self.arguments(match["command"])
+        elif lsf.HEAD.match(line.text):
+            self.block = "lsf"
         elif match := EXIT_LINE.match(line.raw):
             self._command_ended(match["codes"])
         elif match := nvrx.IN_PROCESS.match(line.text):
@@ -493,6 +504,8 @@ class LauncherLog:
         """Take a line of a block; False ends the block, and the line is read like any other."""
         if self.block.startswith("table"):
             return self._in_table(line)
+        if self.block.startswith("lsf"):
+            return self._in_report(line)
         grammar = nvrx.CONFIG_LINE if self.block == "config" else torchrun.RESULT
         match = grammar.match(line.text if self.block == "result" else line.raw)
         if match is None:
@@ -513,6 +526,60 @@ class LauncherLog:
         if line.at is not None:
             self.attempts.heard(line.at)
         return True
+
+    def _in_report(self, line: Line) -> bool:
+        """LSF's report of a job that is over: how it ended, and whether the job's output is what stands before it."""
+        attempts, state = self.attempts, self.attempts.state
+        _, at, code = (*self.block.split(" "), "", "")[:3]
+        text = line.text.strip()
+        if match := lsf.TERMINATED_AT.match(text):
+            stamp = lsf.stamp(match)
+            ended = None if stamp is None else self.clock.instant(stamp)
+            if ended is not None and state.last_at is not None and 0 <= ended - state.last_at < NEAR_NS:
+                at = str(ended)
+        elif lsf.TERM.match(text):
+            attempts.evidence(int(at) if at else state.last_at, "log", text[:1000])
+        elif match := lsf.EXIT.match(text):
+            code = match["code"] or f"-{match['signal']}"
+        elif lsf.COMPLETED.match(text):
+            code = "0"
+        elif match := lsf.ENDS.match(text):
+            self.block = ""
+            if code:
+                self._job_ended(int(code), int(at) if at else state.last_at, comes_first=match["where"] == "follows")
+            return True
+        self.block = f"lsf {at} {code}"
+        return True
+
+    def _job_ended(self, code: int, at: int | None, *, comes_first: bool) -> None:
+        """A scheduler's report gives the exit code of the job, a signal as a negative one."""
+        attempts, state = self.attempts, self.attempts.state
+        words = attempts.why_over(f"the job ended with {f'exit code {code}' if code >= 0 else f'signal {-code}'}")
+        outcome = Outcome.FAILED if code else Outcome.COMPLETED
+        if state.told_over and code:
+            outcome, words = Outcome(state.told_over[0]), str(state.told_over[1])
+        if comes_first:
+            state.told_over = [outcome.value, words, self._offset, False]
+            self.reported_first = code
+            return
+        if at is None or state.is_over:
+            return
+        if not state.is_started:
+            attempts.enter(at, state.attempt)
+        self._job_left(code, at)
+        attempts.end_run(at, outcome, words if code else None)
+        state.is_job_over = True
+
+    def _job_left(self, code: int, at: int) -> None:
+        if code and not self.attempts.state.exits:
+            self.attempts.state_fact(Exit, at, exit_code=code, signal=-code if code < 0 else None)
+
+    def end_as_reported(self, step_offset: int) -> None:
+        """The log is read whole: what a report before it said of its end holds now."""
+        at = self.attempts.state.last_at
+        if self.reported_first is not None and at is not None and not self.attempts.state.is_over:
+            self._job_left(self.reported_first, at)
+            self.attempts.end_where_told(step_offset)
 
     def _in_table(self, line: Line) -> bool:
         """The final table of torchrun: every rank of the last attempt, and that there is none after it."""

@@ -55,7 +55,7 @@ _ELASTIC_OLD = re.compile(
 )
 _CPP = re.compile(
     r"^(?:\[rank(?P<rank>\d+)\]:)?\[(?P<level>[EWIF])(?P<date>\d{3,4}) (?P<clock>\d\d:\d\d:\d\d\.\d{6})\d* "
-    r"(?P<file>[\w.]+):\d+\] (?P<text>.*)$"
+    r" {0,6}(?:\d{1,10} )?(?P<file>[\w.]+):\d+\] (?P<text>.*)$"
 )
 _CPP_UNDATED = re.compile(
     r"^(?:\[rank(?P<rank>\d+)\]:)?\[(?P<level>[EWIF]) (?P<file>[\w.]{1,80}):\d{1,7}\] (?P<text>.*)$"
@@ -74,7 +74,8 @@ _KERNEL = re.compile(
     r"^(?:<\d{1,3}>)?(?:(?:\[ {0,12}(?P<since>\d{1,9}\.\d{1,9})\]"
     r"|\[(?P<long>[A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d \d{4})\]"
     r"|(?P<short>[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d) (?P<host>[\w.-]{1,120}) "
-    r"|(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?P<offset>Z|[+-]\d\d:?\d\d)? (?P<host2>[\w.-]{1,120}) )"
+    r"|(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?P<offset>Z|[+-]\d\d:?\d\d)? (?P<host2>[\w.-]{1,120}) "
+    r"|(?P<dmesg>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6})(?P<dmesg_offset>[+-]\d\d:\d\d) )"
     r" {0,2}(?:kernel: )?(?:\[ {0,12}\d{1,9}\.\d{1,9}\] )?)?"
     r"(?P<text>(?:NVRM: |nvidia-nvswitch"
     r"|Out of memory: |Memory cgroup out|oom[-_]|\w{1,20}\[\d{1,9}\]: segfault|traps: |mlx5_core"
@@ -359,9 +360,11 @@ def _read_inner(text: str, clock: LocalClock) -> Line:
         )  # fmt: skip
     if match := _ELASTIC_UNDATED.match(text):
         return Line(match["text"].strip(), None, "torchrun", match["level"], file=match["file"])
-    if ("kernel" in text or "NVRM" in text or text[:1] in "[<O" or " segfault at" in text or _DOWN.search(text)) and (
-        match := _KERNEL.match(text)
-    ):
+    is_of_dmesg = text[10:20:9] == "T,"
+    if (
+        is_of_dmesg
+        or "kernel" in text or "NVRM" in text or text[:1] in "[<O" or " segfault at" in text or _DOWN.search(text)
+    ) and (match := _KERNEL.match(text)):  # fmt: skip
         return _kernel_line(match, clock)
     if match := _RANK.match(text):
         return Line(match["text"], None, "rank", rank=_number(match["rank"]), stream=f"[rank{match['rank']}]")
@@ -393,13 +396,16 @@ def _kernel_line(match: re.Match[str], clock: LocalClock) -> Line:
     elif match["short"]:
         month, day, hour = match["short"].split()
         at = clock.without_year(f"{_MONTHS.get(month, 0):02d}", f"{int(day):02d}", hour)
+    elif match["dmesg"]:
+        at = zoned_instant(match["dmesg"].replace("T", " "), match["dmesg_offset"])
     elif match["iso"]:
         stamp = match["iso"].replace("T", " ")
         at = zoned_instant(stamp, match["offset"]) if match["offset"] else clock.instant(stamp)
     told = _XID.search(match["text"])
     return Line(
         match["text"], at, "logger" if at is not None else "plain", "", match["host"] or match["host2"],
-        source="kernel", code=f"xid:{int(told[1])}" if told else None, is_zoned=bool(match["offset"]),
+        source="kernel", code=f"xid:{int(told[1])}" if told else None,
+        is_zoned=bool(match["offset"] or match["dmesg_offset"]),
     )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from rerail.collectors.sources.line_wrappings import cut_records, is_piece, with
 from rerail.collectors.sources.log_lines import LocalClock
 from rerail.collectors.sources.progress import ProgressLog
 from rerail.collectors.sources.progress_lines import SIGNS, may_tell
-from rerail.collectors.sources.tail import LOOKED_BACK, shown
+from rerail.collectors.sources.tail import LOOKED_BACK, parted_bars, shown
 from rerail.collectors.sources.telling import LITERALS, is_telling
 from rerail.collectors.sources.tracebacks import HEAD, Tracebacks
 from rerail.server.core.facts import Fact
@@ -42,6 +42,8 @@ MOST_HEADS = 2_000
 """Tracebacks that are followed to their end; of more only the lines that tell something by themselves are read."""
 OFTEN = 64
 """A shape that was kept so often is only counted from then on."""
+BAR_WITHIN, BARS_TOGETHER = 16, 64
+"""A line with a bar in its first bytes comes in between: about so many of them count as one line."""
 LINES_TOGETHER = 3_000
 """So many lines are read one by one after the last that began something; then what is open is given up."""
 AGAIN_BYTES = 64 * 1024 * 1024
@@ -55,7 +57,7 @@ _GRAMMAR = re.compile(
     r"|heartbeat|has been open|out of section|ChildFailedError|Starting worker|Joining cluster|restart_count=|EARLY"
     r"|RankMonitorState|# EXIT|must not be|raining (?:done|complete|finished|is|was|has|run|ended|[CFD])"
     r"|spawned with command|num_local_procs=|Root Cause \(first|(?:inish|omplet)ed training|one (?:training|waiting)"
-    r"|RAINING"
+    r"|RAINING|starting workers for|LSF System <"
 )
 
 
@@ -362,6 +364,7 @@ class BlockReader:
 
         `also`: where lines begin that are to be read whatever they hold, in order.
         """
+        self._progress.look_ahead(block)
         done = self._take_block(block, offset, also)
         self.ended_with = (self.ended_with + block[-LOOKED_BACK:])[-LOOKED_BACK:]
         return done
@@ -381,7 +384,8 @@ class BlockReader:
                 if self._together <= 0:
                     self.give_up()
                     continue
-                self._together -= 1
+                is_bar = block.find(b"%|", at, at + BAR_WITHIN) >= 0
+                self._together -= not is_bar or (offset + at) % BARS_TOGETHER == 0
                 if index < len(starts) and starts[index] <= at:
                     index += 1
                     is_hit = True
@@ -476,6 +480,7 @@ def _read(
         digest.update(block)
         read.bytes += len(block)
         read.nuls += block.count(0)
+        block = parted_bars(block)
         done = reader.take(block, offset)
         if options.is_dated is not None and state.last_at is not None:
             options.is_dated()
@@ -488,12 +493,14 @@ def _read(
         before_it = progress.state.dated_back
         progress.date_end(options.written_at)
         read.bars_dated_back = progress.state.dated_back - before_it
+    progress.tell_ahead()
     progress.flush_all()
     read.steps_undated, read.counted = progress.state.undated, tuple(progress.state.counted)
     read.is_stamped = state.last_at is not None and state.last_at != fallback_at
     reader.give_up()
     if not options.worker_only:
         attempts.next_where_printed(reader.ended_with, read.bytes)
+        log.end_as_reported(progress.state.step_offset)
         progress.end_where_it_broke()
     read.zone_is_told = read.is_stamped and (clock.is_calibrated or not log.zones_untold)
     read.lines_looked_at, read.lines_counted = reader.lines_looked_at, reader.lines_counted

@@ -40,6 +40,7 @@ JOINED = re.compile(
     r"The node '(?P<node>[^']*)' has joined (?:round (?P<round>\d{1,9}) of )?the rendezvous '(?P<run>[^']*)' "
     r"as rank (?P<rank>\d{1,9}) in a world of size (?P<size>\d{1,9})"
 )
+ENTRYPOINT = "starting workers for entrypoint: "
 STARTED_04 = "Environment variable 'TORCHELASTIC_ENABLE_FILE_TIMER'"
 STOPPING = re.compile(r"^Stopping workers\.\.\.")
 AGENT_OK = "Agent .run() is OK. No failures in the result."

@@ -25,6 +25,9 @@ Rules
 - A load lasts from the line that it begins with to the one it ends with, where the program itself had told the time
   since its last step. Otherwise how long it took is not known, and the time before it stays unexplained.
 - A save that only says it was scheduled is captured; one that is loaded later was durable by then.
+- Where a restart is dated by nothing but what was told before it, how long the run was down is not known
+  (`down_untold`).
+- Where a log prints only each so-many-th step it is said with the steps (`every`): more may be done than are told.
 - Steps that follow each other are stated together, at most `MOST_TOGETHER`: whoever calls says when to state them.
 - The state is plain data and part of the cursor, so that another instance can go on.
 """
@@ -32,6 +35,7 @@ Rules
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from rerail.collectors.sources.alike_lines import (
@@ -44,11 +48,21 @@ from rerail.collectors.sources.alike_lines import (
     alike,
     alike_bar,
     read_run,
+    steps_between,
+    told_every,
 )
 from rerail.collectors.sources.attempts import FACTS_PER_BYTE, Attempts
 from rerail.collectors.sources.line_wrappings import may_be_record
 from rerail.collectors.sources.log_lines import Line, LocalClock, zoned_instant
-from rerail.collectors.sources.progress_lines import LONGEST, Progress, Told, may_tell, read_again, read_progress
+from rerail.collectors.sources.progress_lines import (
+    LONGEST,
+    Progress,
+    Told,
+    may_tell,
+    read_again,
+    read_progress,
+    total_of_trainer,
+)
 from rerail.collectors.sources.progress_state import ProgressState
 from rerail.server.core.codec import LARGEST_STEP
 from rerail.server.core.facts import (
@@ -84,11 +98,20 @@ COUNTED = frozenset({"nemo", "megatron", "maxtext"})
 BRING_UP = frozenset({Told.BANNER, Told.LOADING, Told.LOADED, Told.READY, Told.FRESH})
 NOT_OF_TRAINING = frozenset({"cpp", "torchrun", "nvrx", "monitor"})
 """Whose lines come whether training goes on or not: watchdogs and launchers."""
-SAVES_WHILE_WAITING = frozenset({"transformers"})
+SAVES_WHILE_WAITING = frozenset({"transformers", "lightning"})
+ONE_SAVE_AT_A_TIME = frozenset({"maxtext"})
+"""Whose checkpointer waits for the save before, where another one begins."""
+OF_SAVES = frozenset({Told.SAVING, Told.SCHEDULED, Told.SAVED})
+SOONER = 5
+"""Steps that took this part of the usual time were not done but loaded."""
+MOST_AHEAD = 2
+"""A save may hold so many steps more than were told: MaxText tells a step when the next one is under way."""
 _RECEIVED = re.compile(rb"^(\d{9,10})\.(\d{1,9}) ")
 LABEL_WITHIN = 100
 LONGEST_PREFIX = 24
 _LABEL = re.compile(rb"(?:^|\[rank|\[default|\[Rank |rank=|<[np]|worker-|\[\d{1,7},)(\d{1,7})(?:\]|>|: )")
+_BEGINS_WITH_BAR = re.compile(rb"\s{0,8}\d{1,3}%\|")
+_TIME_OF_DAY = re.compile(rb"(?<![\d:])\d\d:\d\d:\d\d(?![\d:])|^\d{9,10}\.\d{1,9} ", re.MULTILINE)
 _SHORT_STAMP = re.compile(r"[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{6}) ")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(Z|[+-]\d\d:?\d\d)?")
 
@@ -101,6 +124,10 @@ class ProgressLog:
         self.state = state or ProgressState()
         self._clock = clock
         self._raw = b""
+        self.read_at: int | None = None
+        """When the lines that are taken were written, at the latest: for a log that is followed and tells no time."""
+        self._is_counted_on = False
+        """The instant of what is told now is that of no stamp: it follows from what was told before, or after."""
         self._prefix = b""
         """What every line of the speaker begins with, where nothing but its name stands there."""
         self._likes: dict[int, Line] = {}
@@ -114,6 +141,23 @@ class ProgressLog:
         self._prefix, self._likes = before._prefix, before._likes
         self._alikes, self._alikes_left = before._alikes, before._alikes_left
 
+    @property
+    def dates_by_reading(self) -> bool:
+        """Nothing in the log tells a time, and it is read as it grows: what is new happened just now."""
+        return self.read_at is not None and not self.state.is_clocked
+
+    def was_read_to_its_end(self) -> None:
+        """Of a log that is followed: the last bar that waits was drawn when the file was written last."""
+        if self.dates_by_reading and self.state.bars and self.read_at is not None:
+            self.date_back(self.read_at)
+
+    def look_ahead(self, block: bytes) -> None:
+        """Learn from whole lines, before they are taken, whether they tell times, and which bar is that of training."""
+        if self.read_at is not None and not self.state.is_clocked:
+            self.state.is_clocked = _TIME_OF_DAY.search(block) is not None
+        if self.state.bar_total is None and not self.state.has_steps:
+            self.state.bar_total = total_of_trainer(block)
+
     def take(self, raw: bytes, line: Line) -> bool:
         """One line; whether it told something of progress."""
         self._raw = raw
@@ -124,6 +168,10 @@ class ProgressLog:
             found = read_progress(
                 raw.decode("utf-8", "replace").rstrip() if is_of_a_terminal else line.raw or line.text
             )
+        is_in_between = line.rank is not None and _BEGINS_WITH_BAR.match(raw) is not None
+        drawn = (
+            replace(line, rank=None, stream="") if is_in_between else line
+        )  # who is named behind a bar did not draw it
         if line.at is not None:
             self.date_back(line.at)
             self._settle(line.at, found[0][0] if found else None, by_another=line.speaker in NOT_OF_TRAINING)
@@ -136,6 +184,8 @@ class ProgressLog:
                 [line.raw[:STAMP_WITHIN]] if line.speaker in ("plain", "rank") else []
             )
             stamp = next((at for part in parts if (at := self._stamp_in(part)) is not None), None)
+            if stamp is None and self.dates_by_reading and any(told.bar_seconds is None for told, _ in found):
+                stamp = self.read_at
             if stamp is not None:
                 self.date_back(stamp)
             if stamp is not None and not found:
@@ -143,7 +193,8 @@ class ProgressLog:
                 self._hear(stamp)
                 self.attempts.heard(stamp)
         for told, _ in found:
-            at = self._instant(raw, line, told, stamp)
+            speaks = line if told.bar_seconds is None else drawn
+            at = self._instant(raw, speaks, told, stamp)
             if at is None:
                 self.state.undated += told.told is Told.STEP
                 self._count(told, line)
@@ -152,16 +203,21 @@ class ProgressLog:
                 if self._is_own:
                     self._hear(at)
                     self.attempts.heard(at)
+            self._is_counted_on = at is not None and line.at is None and stamp is None and not _RECEIVED.match(raw)
             self._follow_launcher()
             if at is None and told.told is Told.STEP and told.bar_seconds is not None:
-                self._wait_for_an_instant(told, line)
+                self._wait_for_an_instant(told, speaks)
                 continue
-            self._tell(told, at, line)
-            if told.told is Told.STEP and line.stream == self.state.stream:
+            self._tell(told, at, speaks)
+            is_dated = at is not None and not self._is_counted_on and not self.state.bar_base
+            if is_dated and told.bar_seconds is not None and told.epoch is None and speaks.stream == self.state.stream:
+                self.state.bar_base = [at, told.bar_seconds]
+            if told.told is Told.STEP and speaks.stream == self.state.stream:
                 if told.rule is not None:
                     self._likes[told.rule] = line
                 elif at is not None and line.at is None and stamp is None and told.epoch is None:
                     self._learn_bar(raw, line)
+        self._is_counted_on = False
         return bool(found) and not is_of_a_terminal  # what stands behind a bar is still to be read
 
     def take_quickly(self, raw: bytes, offset: int) -> bool:
@@ -194,7 +250,7 @@ class ProgressLog:
     @property
     def _is_undisturbed(self) -> bool:
         """Nothing waits for the next line but that it is a step."""
-        return not (self.state.waiting or self.state.begins)
+        return not (self.state.waiting or self.state.begins or self.attempts.state.is_job_over)
 
     def _learn(self, raw: bytes, rule: int, told: Progress, line: Line, *, is_short: bool) -> None:
         """Remember how a step line is written."""
@@ -223,7 +279,7 @@ class ProgressLog:
         """
         state, known, alikes = self.state, self.attempts.state, self._alikes
         if (
-            not alikes or not self._is_undisturbed or not state.has_steps or state.saving or state.first
+            not alikes or not self._is_undisturbed or not state.has_steps or state.bars or state.saving or state.first
             or known.held or not known.is_started or known.last_at is None or state.step_at is None
             or (state.pause_began is not None and state.pause_began >= state.step_at)
             or known.attempt != state.attempt
@@ -234,7 +290,7 @@ class ProgressLog:
         bar_base = (state.bar_base[0], state.bar_base[1]) if has_bar else None
         run = Run(
             state.step or 0, state.step_at, state.step_offset, heard_at, state.silence, state.each_ns, state.untimed,
-            bar_base, state.pause_ended or 0, state.together,
+            bar_base, state.pause_ended or 0, state.together, state.every,
         )  # fmt: skip
         at = read_run(run, alikes, block, at, offset, self._minute_at)
         if run.last_offset is None:
@@ -244,13 +300,13 @@ class ProgressLog:
             if told.count is None:
                 self.attempts.late_fact(
                     Steps, told.end, told.offset, restart=state.attempt, first_step=told.first_step, start=told.start,
-                    durations_us=told.durations_us,
+                    durations_us=told.durations_us, every=told.every if told.every > 1 else None,
                 )  # fmt: skip
             else:
                 self.attempts.at_line(told.offset)
                 self._say(
                     Steps, told.end, first_step=told.first_step, start=told.start, durations_us=told.durations_us,
-                    count=told.count,
+                    count=told.count, every=told.every if told.every > 1 else None,
                 )  # fmt: skip
         state.step, state.step_at, state.step_offset, state.each_ns = (
             run.step,
@@ -264,6 +320,7 @@ class ProgressLog:
             run.together,
             run.untimed,
         )
+        state.every = run.every
         known.last_at = run.heard_at
         self.attempts.at_line(run.last_offset)
         return at
@@ -285,7 +342,7 @@ class ProgressLog:
         if self._tells_no_instants:
             return False
         if self._prefix:
-            return raw.startswith(self._prefix)
+            return raw.startswith(self._prefix) or (self._prefix[:1] == b"[" and raw[:1] != b"[")  # it names nobody
         known = self.state.label
         if known is None or self.state.step is None:
             return True
@@ -316,7 +373,8 @@ class ProgressLog:
             state.together = []
             end = start + sum(durations) * 1000
             self.attempts.late_fact(
-                Steps, end, offset, restart=state.attempt, first_step=first, start=start, durations_us=tuple(durations)
+                Steps, end, offset, restart=state.attempt, first_step=first, start=start,
+                durations_us=tuple(durations), every=self._every,
             )  # fmt: skip
 
     def flush_all(self) -> None:
@@ -327,7 +385,7 @@ class ProgressLog:
         if count and state.step is not None and state.step_at is not None:
             self.attempts.late_fact(
                 Steps, state.step_at, state.step_offset, restart=state.attempt, first_step=state.step - count + 1,
-                start=state.step_at, durations_us=(0,), count=count,
+                start=state.step_at, durations_us=(0,), count=count, every=self._every,
             )  # fmt: skip
 
     def end_where_it_broke(self) -> None:
@@ -354,11 +412,20 @@ class ProgressLog:
         if state.begins:
             self._begin_where_due(at)
             state = self.state
+        state.silence = self._between
         if state.heard_at is not None and at - state.heard_at > (
             state.silence[1] - state.silence[0] if state.silence else 0
         ):
             state.silence = [state.heard_at, at]
         state.heard_at = at
+
+    @property
+    def _between(self) -> list[int]:
+        """The longest silence since the last step, where it may lie between two attempts: not where an error ended it,
+        or where somebody said behind it that he had waited in vain."""
+        known, silence = self.attempts.state, self.state.silence
+        was_there = bool(silence) and (known.erred_at == silence[1] or (known.waited_at or 0) >= silence[1])
+        return [] if was_there else silence
 
     def _instant(self, raw: bytes, line: Line, told: Progress, stamp: int | None) -> int | None:
         if line.at is not None:
@@ -373,6 +440,8 @@ class ProgressLog:
         if state.is_counted and state.speaker is not None and line.stream != state.stream:
             return state.heard_at
         if told.bar_seconds is not None and told.epoch == state.bar_epoch and state.bar_base:
+            if state.bars or (state.has_steps and state.step is not None and told.step < state.step):
+                return None  # another process drew it: its clock began when that process began, nobody says when
             return self._bar_instant(told, told.bar_seconds)
         before, begun = self._done_before, self._since
         if told.seconds is not None and (told.framework == "nemo" or (state.is_counted and told.framework in COUNTED)):
@@ -466,9 +535,11 @@ class ProgressLog:
             return
         waiting, self.state.waiting = self.state.waiting, []
         settled = 0
+        self._is_counted_on = True
         for epoch in reversed(epochs):
             ended += epoch[-1][1] * SECOND
             settled = self._date_epoch(epoch, ended, waiting, settled)
+        self._is_counted_on = False
         self.state.waiting = [*waiting[settled:], *self.state.waiting]
 
     def _may_come_before(self, epoch: list[list[Any]], began: int, following: list[list[Any]]) -> bool:
@@ -558,7 +629,7 @@ class ProgressLog:
         if told.seconds is None or before is None or state.step_at is None or told.step is None:
             return earliest
         likely = max(state.step_at, state.pause_ended or 0) + round(told.seconds * SECOND) * (told.step - before)
-        return min(max(likely, earliest, state.step_at), earliest + SECOND)
+        return min(max(likely, earliest, state.step_at), earliest + SECOND) // 1000 * 1000  # as steps are told
 
     # --- what --------------------------------------------------------------------------------------------------------
 
@@ -567,7 +638,10 @@ class ProgressLog:
         if state.framework is None or state.framework == "any":
             state.framework = told.framework
         if told.framework == "any" and state.framework != "any" and told.told is not Told.STEP:
-            return  # the framework says so in its own words
+            if told.told not in OF_SAVES or state.tells_saves or not state.has_steps:
+                return  # the framework says so in its own words
+        elif told.told in OF_SAVES and told.framework != "any":
+            state.tells_saves = True
         if told.step is not None and told.step > LARGEST_STEP:
             return
         if at is not None and told.told is not Told.BANNER:
@@ -579,7 +653,10 @@ class ProgressLog:
         elif told.told is Told.FRESH:
             state.base = 0 if not state.has_steps else state.base
         elif told.told is Told.FINISHED and not (at is None and state.bars):
-            self._finished(at if at is not None else state.heard_at)
+            is_launchers = told.framework == "deepspeed"
+            state.processes_done += is_launchers
+            if not is_launchers or state.processes_done >= (self.attempts.state.ranks_per_node or 1):
+                self._finished(at if at is not None else state.heard_at, is_launchers=is_launchers)
         elif at is None:
             self._undated(told)
         elif told.told is Told.STEP:
@@ -592,11 +669,13 @@ class ProgressLog:
         """What begins without a stamp begins at the last one; what ends waits for the next."""
         state = self.state
         is_placed = state.heard_at is not None and not state.bars
-        if told.told is Told.LOADING and is_placed and state.heard_at != state.said_at:
+        if told.told is Told.SAVE_TOOK:
+            self._save_took(told)
+        elif told.told is Told.LOADING and is_placed and state.heard_at != state.said_at:
             state.loading = [told.step, None]
         elif told.told in (Told.SAVING, Told.LOADING, Told.EVALUATING) and is_placed and state.heard_at is not None:
             self._moment(told, state.heard_at)
-        elif told.told is not Told.STEP and self._has_room_to_wait():
+        elif told.told not in (Told.STEP, Told.CLOCK) and self._has_room_to_wait():
             is_stated = told.told is Told.SAVED and is_placed and state.heard_at is not None and not state.begins
             if is_stated and state.heard_at is not None:
                 self._durable_by(told, state.heard_at)
@@ -620,6 +699,17 @@ class ProgressLog:
         self._own_attempt(at)
         self._say(CheckpointMoment, at, step=step, stage=CheckpointStage.DURABLE)
 
+    def _save_took(self, told: Progress) -> None:
+        """How long training waited for saves that no stamp ends: they are over so long after they began."""
+        state = self.state
+        if not state.saving or state.bars or told.seconds is None:
+            return
+        ended = [one for one in state.waiting if one[0] == Told.SAVED.value]
+        state.waiting = [one for one in state.waiting if one[0] != Told.SAVED.value]
+        at = state.saving[1] + round(told.seconds * SECOND)
+        for _, framework, step, *_ in ended:
+            self._saved(Progress(Told.SAVED, framework, step), at)
+
     def _settle(self, at: int, told: Progress | None, *, by_another: bool = False) -> None:
         """What waited for a stamp was before the steps that this one ends, where it tells how long they took.
 
@@ -636,6 +726,9 @@ class ProgressLog:
             before = self._done_before
             if before is not None and told.bar_seconds is None and told.step > before:
                 at -= round(told.seconds * SECOND) * (told.step - before)
+        elif told is not None and told.told is Told.STEP and told.bar_seconds is None:
+            # Steps were done before this stamp too, and nobody says how long they took: so is not how long it saved.
+            state.waiting = [one for one in state.waiting if one[4:5] != [True] or one[3] is not None]
         at = max(at, state.heard_at or at)
         waiting, state.waiting = state.waiting, []
         for kind, framework, step, seconds, *_ in waiting:
@@ -679,19 +772,32 @@ class ProgressLog:
                 self._prefix = self._raw[: label.end()]
         elif state.speaker != speaker:
             return
-        if state.has_steps and state.step is not None and step < state.step:
+        is_another_job = self.attempts.state.is_job_over and self._is_own
+        if state.has_steps and state.step is not None and (step < state.step or is_another_job):
             self._come_again(step, at, told)
             state = self.state
             state.speaker, state.stream = speaker, line.stream
         self._own_attempt(at)
         if state.has_steps and step == state.step:
             return
+        if self._jumps(told, step):
+            state.base, state.step = step - 1, step - 1
         self._went_on(at)
         self._done(told, at, step)
         if not state.has_steps:
             self._mark_ready()
         state.step, state.step_at, state.has_steps, state.step_offset = step, at, True, self.attempts.offset
         state.silence, state.heard_at = [], at
+
+    def _jumps(self, told: Progress, step: int) -> bool:
+        """Whether a bar of Transformers passes over steps that were loaded: behind a restart its first state that
+        counts any comes far too soon to have done them all. It is drawn when the first of its own is done."""
+        state = self.state
+        is_first = state.step == 0 or (not state.has_steps and not state.base)
+        if told.framework != "transformers" or told.seconds is None or not is_first or step <= 1:
+            return False
+        usual = state.each_before
+        return usual is not None and told.seconds * SECOND * SOONER < usual
 
     def _is_training_bar(self, told: Progress) -> bool:
         """Bars of evaluations and of loading shards have another total."""
@@ -706,6 +812,12 @@ class ProgressLog:
         is_bar = told.bar_seconds is not None  # its rate is an average
         each = None if told.seconds is None or (is_bar and state.has_steps) else round(told.seconds * SECOND)
         count = step - before if before is not None else 1 if each is not None else 0
+        if before is not None and count > 0:
+            interval = steps_between(before, step)
+            if state.has_steps:
+                state.every = told_every(interval, state.every if is_bar else 1)
+            else:
+                state.every = max(interval, state.every)
         count += state.untimed if count > 0 else 0
         if count <= 0:
             state.first = [] if state.has_steps else [step, at]
@@ -738,7 +850,15 @@ class ProgressLog:
             self._together(step, start, total_us)
         else:
             self.flush()
-            self._say(Steps, at, first_step=step - count + 1, start=start, durations_us=(total_us,), count=count)
+            self._say(
+                Steps, at, first_step=step - count + 1, start=start, durations_us=(total_us,), count=count,
+                every=self._every,
+            )  # fmt: skip
+
+    @property
+    def _every(self) -> int | None:
+        """As a fact says it: None where each step is told."""
+        return self.state.every if self.state.every > 1 else None
 
     def _first_steps(self, interval: int) -> None:
         """What the first step line of the attempt told, now that it is known how long a step takes."""
@@ -753,7 +873,8 @@ class ProgressLog:
         start = start if earliest is None else max(start, min(earliest, at))
         self.flush()
         self._say(
-            Steps, at, first_step=base + 1, start=start, durations_us=((at - start) // 1000,), count=step - base
+            Steps, at, first_step=base + 1, start=start, durations_us=((at - start) // 1000,), count=step - base,
+            every=self._every,
         )  # fmt: skip
 
     def _together(self, step: int, start: int, length_us: int) -> None:
@@ -798,10 +919,35 @@ class ProgressLog:
         if step is None:
             return
         stage = CheckpointStage.CAPTURED if is_captured else CheckpointStage.DURABLE
+        if told.framework in ONE_SAVE_AT_A_TIME:
+            self._follows_save(step, at)
         captured = [one for one in state.captured if one != step]
         state.captured = [*captured, step][-MOST_CAPTURED:] if is_captured else captured
         mode = "async" if is_captured else "sync" if blocked is not None else None
         self._say(CheckpointMoment, at, step=step, stage=stage, mode=mode, blocked_us=blocked)
+
+    def _follows_save(self, step: int, at: int) -> None:
+        """A save of MaxText's checkpointer: those before it are over, and its steps are done, told or not."""
+        state = self.state
+        for before in [one for one in state.captured if one < step]:
+            self._say(CheckpointMoment, at, step=before, stage=CheckpointStage.DURABLE)
+        state.captured = [one for one in state.captured if one >= step]
+        if state.has_steps and state.step is not None and state.step < step <= state.step + MOST_AHEAD:
+            state.ahead = [step, at, self.attempts.offset]
+
+    def tell_ahead(self) -> None:
+        """No line of a step follows in this attempt: the steps of its last save were done by then."""
+        state = self.state
+        ahead, state.ahead = state.ahead, []
+        if not ahead or state.step is None or state.step_at is None or not ahead[0] > state.step:
+            return
+        self.flush_all()
+        (step, at, offset), begun = ahead, state.step_at
+        self.attempts.late_fact(
+            Steps, max(at, begun), max(offset, state.step_offset), restart=state.attempt, first_step=state.step + 1,
+            start=begun, durations_us=(max(at - begun, 0) // 1000,), count=step - state.step,
+        )  # fmt: skip
+        state.step, state.step_at = step, max(at, begun)
 
     def _went_on(self, at: int) -> None:
         """A save that nothing ends, of a framework that waits for it: training went on, so it was over."""
@@ -857,13 +1003,16 @@ class ProgressLog:
     def _pause(self, at: int) -> None:
         self.state.pause_began, self.state.pause_ended = at, None
 
-    def _finished(self, at: int | None) -> None:
+    def _finished(self, at: int | None, *, is_launchers: bool = False) -> None:
         state = self.state
         if at is None:
             return
+        if state.pause_ended is not None and 0 < state.pause_ended - at < SECOND:
+            at = state.pause_ended  # a save took so many milliseconds; the stamp is of whole seconds
         self._went_on(at)
+        self.tell_ahead()
         self.flush_all()
-        if self._is_own and state.has_steps:
+        if state.has_steps and (self._is_own or (is_launchers and not self.attempts.state.exits)):
             self.attempts.end_run(at, Outcome.COMPLETED)
 
     # --- attempts that the log itself tells ---------------------------------------------------------------------------
@@ -901,7 +1050,7 @@ class ProgressLog:
         length = 0 if told is None or told.told is not Told.STEP else round((told.seconds or 0) * SECOND)
         loading = self.state.loading
         load_began = loading[1] if loading and loading[1] is not None else at
-        begun = min(at - length, load_began, self.state.silence[1] if self.state.silence else at)
+        begun = min(at - length, load_began, self._between[1] if self._between else at)
         self._restart(max(begun, self.state.step_at or begun))
         self.state.loading = loading
         if step is not None and told is not None and told.told is Told.STEP:
@@ -915,20 +1064,24 @@ class ProgressLog:
             if known.is_started:
                 if known.last_at is not None:
                     attempts.finish_before_line()  # what waited for a stamp was printed before
-                ended = self.state.silence[0] if self.state.silence else known.last_at or at
+                ended = known.last_at or at
+                if self.state.silence:
+                    ended = self.state.silence[0] if self._between else self.state.heard_at or at
+                is_untold = self._is_counted_on and at <= max(ended, self.state.step_at or ended)
                 attempts.end(min(at, ended), Outcome.FAILED if known.evidence_count else None)
                 attempt = known.attempt + 1
             else:
-                attempt = known.attempt
+                attempt, is_untold = known.attempt, False
                 at = min(at, self.state.began_at or at)
             self._forget()
-            self._begin(at, attempt)
+            self._begin(at, attempt, is_down_untold=is_untold)
         else:
             attempts.next_where_untold(at)
             self._forget()
 
     def _forget(self) -> None:
         """Another attempt: what was known of the one before does not hold for it."""
+        self.tell_ahead()
         self.flush_all()
         state = self.state
         self.state = ProgressState(
@@ -936,6 +1089,8 @@ class ProgressLog:
             bar_total=state.bar_total, world_size=state.world_size, is_async=state.is_async,
             attempt=self.attempts.state.attempt, heard_at=state.heard_at,
             waiting=state.waiting, dated_back=state.dated_back, captured=state.captured, is_counted=state.is_counted,
+            every=state.every, is_clocked=state.is_clocked, tells_saves=state.tells_saves,
+            each_before=state.each_ns or state.each_before,
         )  # fmt: skip
 
     def _own_attempt(self, at: int) -> None:
@@ -944,7 +1099,7 @@ class ProgressLog:
             began = self.state.began_at
             self._begin(at if began is None else min(at, began), self.attempts.state.attempt)
 
-    def _begin(self, at: int, attempt: int) -> None:
+    def _begin(self, at: int, attempt: int, *, is_down_untold: bool = False) -> None:
         known = self.attempts.state
         is_first = not known.is_started
         scope, initiator = (None, None) if is_first else self.attempts.how_restarted()
@@ -957,6 +1112,7 @@ class ProgressLog:
             self.state.began_at = at  # of a whole log the next line that is looked at may be one of steps
         self._say(
             AttemptStarted, at, scope=scope, initiator=initiator, world_size=self.state.world_size,
+            down_untold=is_down_untold or None,
         )  # fmt: skip
         self._say(RecoveryMark, at, stage=MarkStage.WORKERS_STARTED, by="log")
         if not self.state.is_told and self.state.framework not in (None, "any"):

@@ -41,6 +41,8 @@ class Told(StrEnum):
     SCHEDULED = "scheduled"
     """An asynchronous save has its copy: training goes on."""
     SAVED = "saved"
+    SAVE_TOOK = "save_took"
+    """How long training waited for the save that was told before."""
     LOADING = "loading"
     LOADED = "loaded"
     EVALUATING = "evaluating"
@@ -177,6 +179,8 @@ def _any_step(match: re.Match[str], text: str) -> Progress | None:
     return Progress(Told.STEP, "any", _count(match["step"]), seconds)
 
 
+_NOTHING = Progress(Told.CLOCK, "lightning")
+
 _NUMBER = r"[-_ =:#]{0,3}(?P<step>\d[\d,]{0,11})"
 _IN_NAME = r"(?:global_?step|step|iter(?:ation)?|checkpoint|ckpt)"
 
@@ -184,6 +188,23 @@ _BAR = re.compile(
     r"(?:Epoch (?P<epoch>\d{1,9})[^%]{0,20})?\d{1,3}%\|[^|]{0,200}\| {0,4}"
     r"(?P<done>\d{1,12})/(?P<total>\d{1,12}) \[(?P<clock>\d{1,6}(?::\d\d){1,3})<"
 )
+
+_TRAINERS_WORD = re.compile(rb"/(\d{1,12}) \[[^\]\r\n]{1,60}\][\r\n ]{1,400}\{'(?:loss|train_runtime)': ")
+_IN_TRAINER = re.compile(rb'/transformers/trainer\.py", line \d')
+_NAMELESS = re.compile(rb"^\s{0,3}\d{1,3}%\|[^|\r\n]{0,200}\| {0,4}\d{1,12}/(\d{1,12}) \[", re.MULTILINE)
+
+
+def total_of_trainer(block: bytes) -> int | None:
+    """How many steps the bar of Transformers' trainer counts to, where no line says so: it is the bar beside which the
+    trainer prints what it measured; where it broke before that, the first that names nothing else. None without either.
+    """
+    if b"%|" not in block:
+        return None
+    beside = _TRAINERS_WORD.search(block)
+    if beside is None and _IN_TRAINER.search(block) is not None:
+        beside = _NAMELESS.search(block)
+    return None if beside is None else int(beside[1])
+
 
 _RULES: tuple[_Rule, ...] = (
     # Megatron-LM, and what is built on it
@@ -197,6 +218,11 @@ _RULES: tuple[_Rule, ...] = (
         ("successfully saved",),
         re.compile(r"successfully saved checkpoint from iteration {1,12}(?P<step>\d{1,12})"),
         _plain(Told.SAVED, "megatron"),
+    ),
+    _Rule(
+        ("save-checkpoint ..",),
+        re.compile(r"^ {0,8}save-checkpoint \.{2,80}: \( {0,12}[\d.]{1,20}, {0,12}(?P<ms>[\d.]{1,20})\)"),
+        lambda match, _: Progress(Told.SAVE_TOOK, "megatron", None, (_real(match["ms"]) or 0.0) / 1000),
     ),
     _Rule(
         ("scheduled an async checkpoint",),
@@ -273,6 +299,13 @@ _RULES: tuple[_Rule, ...] = (
         _plain(Told.LOADED, "lightning"),
     ),
     _Rule(("[NeMo ",), re.compile(r"\[NeMo [A-Z] \d{4}-\d\d-\d\d "), _plain(Told.CLOCK, "nemo")),
+    _Rule(
+        ("global step ",),  # what it chose to save, and by which measure
+        re.compile(
+            r"\bEpoch \d{1,9}, global step (?P<step>\d{1,12}): .{1,300}?(?P<saves>, saving model to )?(?(saves)|$)"
+        ),
+        lambda match, _: Progress(Told.SAVING, "lightning", _count(match["step"])) if match["saves"] else _NOTHING,
+    ),
     _Rule(("stopped: `max_",), re.compile(r"`Trainer\.fit` stopped: `max_"), _plain(Told.FINISHED, "lightning")),
     # torchtitan
     _Rule(("step: ",), re.compile(r"\bstep: {1,6}(?P<step>\d{1,12}) {1,6}loss: "), _plain(Told.STEP, "torchtitan")),
@@ -336,6 +369,11 @@ _RULES: tuple[_Rule, ...] = (
         ("Loaded checkpoint from",),
         re.compile(r"Loaded checkpoint from \S{0,500}?global_step(?P<step>\d{1,12})"),
         _plain(Told.LOADED, "deepspeed"),
+    ),
+    _Rule(
+        ("exits successfully",),
+        re.compile(r"\bProcess \d{1,10} exits successfully"),
+        _plain(Told.FINISHED, "deepspeed"),
     ),
     # MaxText
     _Rule(
@@ -454,7 +492,8 @@ _RULES: tuple[_Rule, ...] = (
 SIGNS: tuple[bytes, ...] = (
     b"step", b"Step", b"STEP", b"iter", b"Iter", b"heckpoint", b"ckpt", b"CHECKPOINT", b"%|", b"world size",
     b"datetime", b"raining", b"unning Eval", b"_runtime", b"async_save", b"stopped: `max_", b"Starting job",
-    b"TorchBackend", b"Jax Version", b"setting up devices", b"GPU available", b"[NeMo ", b"\xe2\x94\x81",
+    b"exits succ", b"TorchBackend", b"Jax Version", b"setting up devices",
+    b"GPU available", b"[NeMo ", b"\xe2\x94\x81",
 )  # fmt: skip
 """One of them stands in every line that tells something; none holds a digit."""
 

@@ -31,6 +31,7 @@ from rerail.collectors.sources.attempts import FACTS_PER_BYTE
 from rerail.collectors.sources.cycle_info import CycleInfo, cycle_facts, read_cycle_info
 from rerail.collectors.sources.encodings import is_binary, nul_words, text_stream
 from rerail.collectors.sources.error_files import PLACE, evidence_of_error_file, is_error_file
+from rerail.collectors.sources.flight_recorder import with_attempt
 from rerail.collectors.sources.given_files import Scratch, given_files, is_source
 from rerail.collectors.sources.kube_files import is_kubernetes
 from rerail.collectors.sources.line_wrappings import is_wrapped
@@ -390,7 +391,7 @@ def _dump(
     found = [
         Evidence(
             run=RUN, emitter=emitter, seq=seq, at=piece.at or fallback, source=piece.source, text=piece.text,
-            code=piece.code, rank=piece.rank, node=piece.node, attributes=piece.attributes,
+            code=piece.code, rank=piece.rank, node=piece.node, attributes=with_attempt(piece.attributes, str(path)),
         )
         for seq, piece in enumerate(told.pieces)
     ]  # fmt: skip

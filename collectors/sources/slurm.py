@@ -2,8 +2,10 @@
 
 Rules
 - `sacct -D` shows every incarnation of a job, `squeue` the requeue count and what waits, `sacctmgr show event` when
-  nodes were away. Where `squeue --json` is not built in, `scontrol -d show job -o` stands in for it, and `scontrol show
-  node` for `sacctmgr` where there is no database.
+  nodes were away. Where `squeue --json` is not built in, `scontrol -d show job -o` stands in for it.
+- `squeue --json` of 22.05 tells every job, whichever were asked for: what was not asked for is left out here.
+- Accounting keeps no event of a node that is drained while it still works: `scontrol show node` tells of those, and of
+  why.
 - A command that fails is stated blind (`partial_sight.py`); where neither jobs in accounting nor jobs in the queue
   can be seen, the source is down. One that prints nothing at all failed too: each has at least a header, an object, or
   a sentence to print.
@@ -16,10 +18,13 @@ Rules
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import os
+import pwd
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +76,7 @@ NOTHING_THERE = (b"no jobs in the system", b"no nodes in the system")
 """What `scontrol show` prints where there is nothing to show."""
 ACCOUNTING = frozenset({"sacct", "sacctmgr"})
 """Commands that ask `slurmdbd`; the others ask `slurmctld`."""
+_AT_WORK = re.compile(rb"NodeName=([\w.-]{1,200}) (?:.*? )?State=((?:IDLE|MIXED|ALLOCATED|COMPLETING)) ", re.ASCII)
 
 
 class CommandFailed(Exception):  # noqa: N818 - named as the condition it tells
@@ -121,6 +127,31 @@ class Chosen:
         words += [everybody] if everybody and self.all_users and not self.users else []
         words += ["--name=" + ",".join(self.names)] if self.names else []
         return words + (["-j", ",".join(self.jobs)] if self.jobs else [])
+
+    def holds(self, job: Job) -> bool:
+        """Whether a job is one of them."""
+        users, names, jobs = _each(self.users), _each(self.names), _each(self.jobs)
+        if not (users or names or jobs or self.all_users):
+            users = {name for name in (_name_of(os.getuid()),) if name is not None}
+        users |= {name for user in users if user.isdigit() and (name := _name_of(int(user))) is not None}
+        return (
+            (not users or job.labels.get("user") in (None, *users))
+            and (not names or job.name in names)
+            and (not jobs or not jobs.isdisjoint((job.job, job.part_of, f"{job.part_of}_{job.task}")))
+        )
+
+
+def _each(told: Sequence[str]) -> set[str]:
+    """What is told one by one, or with commas between as Slurm's commands take it."""
+    return {word for words in told for word in words.split(",") if word}
+
+
+def _name_of(user: int) -> str | None:
+    """A user's name; None where this machine has none for it."""
+    try:
+        return pwd.getpwuid(user).pw_name
+    except (KeyError, OverflowError):
+        return None
 
 
 class SlurmSource:
@@ -187,7 +218,8 @@ class SlurmSource:
         records = [record for found, _, _ in parts.values() for record in found]
         # Counts come first: the incarnations that accounting tells of have none before 23.02.
         jobs = [record for record in records if isinstance(record, Job)]
-        told = facts.take(_counted(jobs), (record for record in records if isinstance(record, NodeEvent)))
+        events = [record for record in records if isinstance(record, NodeEvent)]
+        told = facts.take(_counted(jobs), events, as_of=int(now * SECOND))
         self.runs = facts.runs or self.runs
         for part, (_, _, broken) in parts.items():
             told += sight.cannot_see(part, failed[part], self.runs) if part in failed else sight.sees(part)
@@ -262,32 +294,44 @@ class SlurmSource:
 
     def _queued(self) -> list[Job | NodeEvent]:
         chosen = self._chosen.words("")
+        words = ["squeue", "--json", "--states=all", *(chosen or ([] if self._chosen.all_users else ["--me"]))]
         try:
-            return self._records(
-                self._printed(
-                    ["squeue", "--json", "--states=all", *(chosen or ([] if self._chosen.all_users else ["--me"]))]
-                )
-            )
+            shown = self._records(self._printed(words))
         except CommandFailed as error:
             if "is not installed" in str(error):
                 raise
-        shown = self._records(self._printed(["scontrol", "-d", "show", "job", "-o"]))
-        wanted = self._chosen
-        return [
-            job for job in shown
-            if isinstance(job, Job)
-            and (not wanted.users or job.labels.get("user") in wanted.users)
-            and (not wanted.names or job.name in wanted.names)
-            and (not wanted.jobs or job.job in wanted.jobs)
-        ]  # fmt: skip
+            shown = None
+        if shown is None:  # not asked while the error is handled, which holds what the first command printed
+            shown = self._records(self._printed(["scontrol", "-d", "show", "job", "-o"]))
+        return [job for job in shown if isinstance(job, Job) and self._chosen.holds(job)]
 
     def _nodes(self, since: float) -> list[Job | NodeEvent]:
         begin = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since))
         columns = "format=Cluster,NodeName,TimeStart,TimeEnd,State,Reason,User"
-        with suppress(CommandFailed):
-            return self._records(self._printed(["sacctmgr", "-P", "show", "event", columns, f"start={begin}"]))
-        # Not asked while the error is handled, which holds what the first command printed.
-        return self._records(self._printed(["scontrol", "show", "node"]))
+        told, failed, _ = self._ask(
+            lambda: self._records(self._printed(["sacctmgr", "-P", "show", "event", columns, f"start={begin}"]))
+        )
+        try:
+            return told + self._shown_nodes(self._printed(["scontrol", "show", "node", "-o"]))
+        except CommandFailed:
+            if failed is not None:
+                raise
+            return told
+
+    def _shown_nodes(self, printed: bytes) -> list[Job | NodeEvent]:
+        """The nodes that `scontrol show node -o` prints: those with a reason are read whole, the others are at work.
+
+        A cluster has thousands of nodes, and few of them have a reason. Raises `CommandFailed`.
+        """
+        with_reason = bytearray()
+        found: list[Job | NodeEvent] = []
+        for row in io.BytesIO(printed):
+            name = _AT_WORK.match(row)
+            if name is not None and b" Reason=" not in row:
+                found.append(NodeEvent(name[1].decode("ascii"), name[2].decode("ascii"), None, is_shown=True))
+            else:
+                with_reason += row
+        return found + self._records(bytes(with_reason))
 
 
 def _counted(jobs: Sequence[Job]) -> list[Job]:

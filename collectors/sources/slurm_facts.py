@@ -17,12 +17,21 @@ Rules
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rerail.collectors.masking import masked
+from rerail.collectors.sources.slurm_ends import (
+    as_they_ended,
+    end_words,
+    exit_code,
+    is_out_of_memory,
+    telling_steps,
+    why_it_ended,
+    why_it_waited,
+)
+from rerail.collectors.sources.slurm_nodes import SLOTS, NodeFacts, condition_of
 from rerail.collectors.sources.slurm_records import Job, NodeEvent, joined
 from rerail.collectors.sources.slurm_words import ENDED, RUNNING, SECOND, WAITING
 from rerail.server.core.codec import canonical
@@ -34,16 +43,15 @@ from rerail.server.core.facts import (
     Fact,
     Initiator,
     NodeCondition,
-    NodeState,
     Outcome,
     RunEnded,
     SchedulerState,
     Scope,
 )
 
-SLOTS = 64
-QUEUED, STARTED, RUNS, SUSPENDED, SAID, STEPS, LEFT, ENDS, RUN_ENDS = 0, 1, 2, 3, 8, 9, 20, 21, 22
+QUEUED, STARTED, RUNS, SAID, STEPS, LEFT, ENDS, RUN_ENDS = 0, 1, 2, 8, 9, 20, 21, 22
 AFTER_NS = 60 * SECOND
+
 KEPT_NODES_NS = 86_400 * SECOND
 """How long it is remembered which nodes a job had, for what is told of them late."""
 
@@ -61,19 +69,8 @@ INITIATORS = {
 MAY_BE_THE_NODE = frozenset({"BOOT_FAIL", "FAILED", "NODE_FAIL", "TIMEOUT"})
 """Ends that a node may have caused of which Slurm learns a little later."""
 
-OUT_OF_MEMORY, NOT_LAUNCHED = 125, 53
-"""No signals, though they stand where one does: a step that ran out of memory, a script that could not be started."""
-
-ENDING_REASONS = frozenset(
-    {"BadConstraints", "BootFailure", "DeadLine", "InactiveLimit", "InvalidAccount", "InvalidQOS", "JobLaunchFailure",
-     "NodeDown", "NonZeroExitCode", "OutOfMemory", "RaisedSignal", "SystemFailure", "TimeLimit"}
-)  # fmt: skip
 NEWS = ENDED - {"COMPLETED", "REVOKED"}
 """Ends that need an explanation."""
-
-_DOWN = re.compile(r"DOWN|\bFAIL(?:ED|ING)?\b|ERROR|POWERED_DOWN|BOOT_FAIL")
-_DRAINED = re.compile(r"DRAIN")
-_AWAY = re.compile(r"NOT_RESPONDING|\*|MAINT|REBOOT|POWER|INVAL|UNKNOWN|FUTURE|BLOCKED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +91,6 @@ class Naming:
         return (job.name if self.told_by == "name" else job.labels.get(self.told_by)) or None
 
 
-def condition_of(state: str) -> NodeCondition:
-    """What a node's state means for who runs on it."""
-    words = state.upper()
-    if _DOWN.search(words):
-        return NodeCondition.LOST
-    if _DRAINED.search(words):
-        return NodeCondition.DRAINED
-    return NodeCondition.NOT_READY if _AWAY.search(words) else NodeCondition.READY
-
-
 class SlurmFacts:
     """States facts from records. `memory` is plain JSON data, changed in place."""
 
@@ -112,7 +99,7 @@ class SlurmFacts:
         self._naming = naming or Naming()
         self._jobs: dict[str, dict[str, Any]] = self.memory.setdefault("jobs", {})
         """`job` → `{"run", "lives": {submit second: {"n", "start", "end", "state", "nodes", "told"}}}`."""
-        self._nodes: dict[str, list[int]] = self.memory.setdefault("nodes", {})
+        self._nodes = NodeFacts(self.memory.setdefault("nodes", {}))
         self._of_run: dict[str, set[str]] = {}
         for name, job in self._jobs.items():
             self._of_run.setdefault(job["run"], set()).add(name)
@@ -142,12 +129,16 @@ class SlurmFacts:
             if not life.get("end")
         ]
 
-    def take(self, jobs: Iterable[Job], events: Iterable[NodeEvent] = ()) -> list[Fact]:
-        """The facts that these records state and that were not stated before, in order of time for each run."""
+    def take(self, jobs: Iterable[Job], events: Iterable[NodeEvent] = (), *, as_of: int | None = None) -> list[Fact]:
+        """The facts that these records state and that were not stated before, in order of time for each run.
+
+        `as_of`: when the cluster was looked at, in ns; None: records of an instant that nobody knows.
+        """
         self.facts = []
-        for job in sorted(
+        ordered = sorted(
             joined(jobs), key=lambda each: (each.submit or each.start or 0, each.restarts or 0, each.state in ENDED)
-        ):
+        )
+        for job in as_they_ended(ordered):
             self._take_job(job)
         for at, life, second, common in self._completed:
             if self._is_last(at, life, common["run"]):
@@ -158,10 +149,16 @@ class SlurmFacts:
             for life in known["lives"].values():
                 for node in life.get("nodes", ()):
                     self._holding.setdefault(node, []).append((name, life))
+        events = list(events)
         for event in sorted(events, key=lambda each: (each.start or 0, each.node)):
             self._take_event(event)
+        if as_of is not None:
+            self._nodes.came_back(
+                {each.node for each in events if each.is_shown and condition_of(each.state) is NodeCondition.READY},
+                as_of,
+            )
         self._forget()
-        facts, self.facts = self.facts, []
+        facts, self.facts, self._nodes.facts = [*self.facts, *self._nodes.facts], [], []
         return sorted(facts, key=lambda fact: (fact.run, fact.at, fact.emitter, fact.seq))
 
     # --- jobs ---
@@ -193,6 +190,7 @@ class SlurmFacts:
             if job.nodes:
                 life["nodes"] = list(job.nodes[:4096])
             self._start(job, life, int(second), common)
+            self._switch(job, life, common)
         if job.state in ENDED:
             life["end"] = job.end or job.start or submit
             self._end(job, life, int(second), common)
@@ -211,7 +209,7 @@ class SlurmFacts:
             return
         if job.start is None and job.state not in WAITING:
             return
-        self._say(SchedulerState, life, second, QUEUED, since, common, state="queued", reason=_why_it_waited(job))
+        self._say(SchedulerState, life, second, QUEUED, since, common, state="queued", reason=why_it_waited(job))
 
     def _others(self, run: str, job: str, before: int | None) -> list[int | None]:
         """When the run's other jobs that began (before an instant) let go of their nodes; None: not yet."""
@@ -247,6 +245,26 @@ class SlurmFacts:
             config=None if job.limit is None else canonical({"slurm_time_limit": job.limit}),
         )
 
+    def _switch(self, job: Job, life: dict[str, Any], common: dict[str, Any]) -> None:
+        """It was suspended, or goes on. What it was before that is seen only by who looked then."""
+        is_suspended = job.state == "SUSPENDED"
+        if (
+            job.switched is None
+            or job.switched <= (job.start or 0)
+            or (job.end is not None and job.switched >= job.end)
+        ):
+            return
+        if is_suspended == life.get("suspended", False) or job.switched == life.get("switched"):
+            return
+        life["suspended"], life["switched"] = is_suspended, job.switched
+        self.facts.append(
+            SchedulerState(
+                run=common["run"], emitter=f"{common['emitter']}/suspension"[:200],
+                seq=job.switched // SECOND * 2 + (not is_suspended), at=job.switched, job=job.job,
+                state="suspended" if is_suspended else "running",
+            )
+        )  # fmt: skip
+
     def _before(self, job: Job, life: Mapping[str, Any], run: str) -> str | None:
         """How the incarnation of the run that had nodes last before this one ended; None where there was none."""
         assert job.start is not None
@@ -259,9 +277,11 @@ class SlurmFacts:
 
     def _end(self, job: Job, life: dict[str, Any], second: int, common: dict[str, Any]) -> None:
         at = life["end"]
-        words = masked(_words(job))
-        self._say(SchedulerState, life, second, SAID, at, common, state=job.state.lower(), reason=_why_it_ended(job))
+        words = masked(end_words(job))
+        self._say(SchedulerState, life, second, SAID, at, common, state=job.state.lower(), reason=why_it_ended(job))
         node = job.failed_node or (job.nodes[0] if len(job.nodes) == 1 else None)
+        if job.start is None and job.state == "CANCELLED":
+            return  # it never had a node: nothing of the run ended by it
         if job.state in NEWS:
             attributes = {"state": job.state, "nodes": ",".join(job.nodes)[:2000]}
             self._say(
@@ -271,8 +291,8 @@ class SlurmFacts:
             self._steps(job, life, second, common)
         if job.start is None:
             return
-        is_oom = _is_out_of_memory(job)
-        code = _exit_code(job, is_oom)
+        is_oom = is_out_of_memory(job)
+        code = exit_code(job, is_oom)
         if job.state in ("FAILED", "OUT_OF_MEMORY") and code is not None:
             self._say(
                 Exit, life, second, LEFT, at, common, exit_code=code, signal=-code if code < 0 else None,
@@ -287,7 +307,7 @@ class SlurmFacts:
         """What steps of a job that is over say beyond the job."""
         if job.state not in NEWS:
             return
-        for index, step in enumerate(_telling_steps(job)):
+        for index, step in enumerate(telling_steps(job)):
             text = f"StepId={job.job}.{step.name} State={step.state} NodeList={','.join(step.nodes)[:400]}"
             self._say(
                 Evidence, life, second, STEPS + 1 + index, step.end or life["end"], common, source="slurm", text=text,
@@ -315,43 +335,9 @@ class SlurmFacts:
             if condition is NodeCondition.LOST and life["state"] == "FAILED" and event.node == life["nodes"][0]:
                 slack = 0  # its first node told how the script ended: it was still there
             if life["start"] <= event.start <= (life.get("end") or event.start) + slack:
-                self._tell_node(event, condition, self._jobs[job]["run"], job)
+                self._nodes.tell(event, condition, self._jobs[job]["run"], job)
         if self._naming.run is not None and not self._jobs:
-            self._tell_node(event, condition, self._naming.run[:200], None)
-
-    def _tell_node(self, event: NodeEvent, condition: NodeCondition, run: str, job: str | None) -> None:
-        assert event.start is not None
-        key = f"{run}\n{event.node}\n{event.start // SECOND}"
-        told = self._nodes.setdefault(key, [])
-        emitter = f"slurm/node/{event.node}"[:200]
-        seq = event.start // SECOND * SLOTS
-        reason = event.reason
-        if 0 not in told:
-            told.append(0)
-            self.facts.append(
-                NodeState(run=run, emitter=emitter, seq=seq, at=event.start, job=job, node=event.node, state=condition,
-                          reason=None if reason is None else masked(reason))
-            )  # fmt: skip
-            self.facts.append(
-                Evidence(
-                    run=run,
-                    emitter=emitter,
-                    seq=seq + 1,
-                    at=event.start,
-                    job=job,
-                    node=event.node,
-                    source="slurm",
-                    code="node",
-                    text=masked(node_words(event)),
-                )
-            )
-        if event.end is not None and 2 not in told:
-            told.append(2)
-            self.facts.append(
-                NodeState(
-                    run=run, emitter=emitter, seq=seq + 2, at=event.end, node=event.node, state=NodeCondition.READY
-                )
-            )
+            self._nodes.tell(event, condition, self._naming.run[:200], None)
 
     # --- stating ---
 
@@ -381,66 +367,4 @@ class SlurmFacts:
             for life in job["lives"].values():
                 if life.get("nodes") and life.get("end") and life["end"] + KEPT_NODES_NS < newest:
                     del life["nodes"]
-        for key in list(self._nodes)[: max(0, len(self._nodes) - MOST_KEPT)]:
-            del self._nodes[key]
-
-
-def node_words(event: NodeEvent) -> str:
-    """A node's state in Slurm's words."""
-    by = f" [{event.by}]" if event.by else ""
-    return f"NodeName={event.node} State={event.state} Reason={event.reason or 'none'}{by}"
-
-
-def _reason(job: Job) -> str | None:
-    return None if job.reason is None else masked(job.reason)
-
-
-def _why_it_waited(job: Job) -> str | None:
-    """Why a job waited; of one that is over the queue tells why it ended instead."""
-    return None if _is_of_the_end(job) else _reason(job)
-
-
-def _why_it_ended(job: Job) -> str | None:
-    """Why a job ended; accounting tells why it waited instead, long after it did."""
-    return _reason(job) if _is_of_the_end(job) else None
-
-
-def _is_of_the_end(job: Job) -> bool:
-    return (job.reason or "").partition(":")[0] in ENDING_REASONS
-
-
-def _is_out_of_memory(job: Job) -> bool:
-    is_told = "OUT_OF_MEMORY" in (job.state, *(step.state for step in job.steps))
-    return is_told or OUT_OF_MEMORY in (job.signal, job.step_signal)
-
-
-def _words(job: Job) -> str:
-    state = f"CANCELLED by {job.by}" if job.by else job.state
-    parts = [f"JobId={job.job}", f"State={state}"]
-    if job.exit_code is not None or job.signal is not None:
-        parts.append(f"ExitCode={job.exit_code or 0}:{job.signal or 0}")
-    elif job.exit_text:
-        parts.append(f"ExitCode={job.exit_text}")
-    if job.step_signal == OUT_OF_MEMORY and job.state != "OUT_OF_MEMORY":
-        parts.append("DerivedExitCode=0:125 (OUT_OF_MEMORY in a step)")
-    if job.failed_node:
-        parts.append(f"FailedNode={job.failed_node}")
-    if reason := _why_it_ended(job):
-        parts.append(f"Reason={reason}")
-    return " ".join(parts)[:4000]
-
-
-def _exit_code(job: Job, is_oom: bool) -> int | None:
-    """A job's exit code, a signal as a negative one; None where nothing that is known says one."""
-    if is_oom:
-        return -9
-    if job.signal == NOT_LAUNCHED and (job.reason in (None, "JobLaunchFailure")):
-        return None
-    if job.signal is not None and 0 < job.signal < 65:
-        return -job.signal
-    return job.exit_code or None
-
-
-def _telling_steps(job: Job) -> list[Any]:
-    """The steps that say more than the job does."""
-    return [step for step in job.steps if step.state in ("OUT_OF_MEMORY", "NODE_FAIL") and step.state != job.state][:8]
+        self._nodes.forget(MOST_KEPT)

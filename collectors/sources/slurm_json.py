@@ -110,6 +110,7 @@ def _json_job(told: Mapping[str, Any], number: int, is_old: bool) -> Record:
         failed_node=words_of(told.get("failed_node")),
         gpus=_json_gpus(told),
         reason=words_of(words.get("reason") or told.get("state_reason")),
+        described=words_of(told.get("state_description")),
         restarts=number_of(told.get("restart_cnt")),
         limit=limit_of(number_of(times.get("limit") if times else told.get("time_limit"))),
         labels=labels_of(
@@ -126,7 +127,17 @@ def _json_job(told: Mapping[str, Any], number: int, is_old: bool) -> Record:
         steps=tuple(
             step for each in sequence(told.get("steps"))[:200] if (step := _json_step(mapping(each))) is not None
         ),
+        part_of=_json_whole(told),
+        task=None if (task := number_of(told.get("array_task_id"))) is None else str(task),
+        switched=seconds_of(told.get("suspend_time")),
     )
+
+
+def _json_whole(told: Mapping[str, Any]) -> str | None:
+    """The array, or the heterogeneous job, of which this is a part."""
+    array, het = mapping(told.get("array")), mapping(told.get("het"))
+    told_by = (told.get("array_job_id"), told.get("het_job_id"), array.get("job_id"), het.get("job_id"))
+    return next((str(number) for each in told_by if (number := number_of(each))), None)
 
 
 def _json_step(told: Mapping[str, Any]) -> Step | None:

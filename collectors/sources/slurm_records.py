@@ -49,11 +49,19 @@ class Job:
     failed_node: str | None = None
     gpus: int | None = None
     reason: str | None = None
+    described: str | None = None
+    """What Slurm says beside the reason, in words."""
     restarts: int | None = None
     limit: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     """What a run may be named after: comment, account, partition, user, wckey."""
     steps: tuple[Step, ...] = ()
+    part_of: str | None = None
+    """The array or heterogeneous job that this one is a part of."""
+    task: str | None = None
+    """Its place in the array."""
+    switched: int | None = None
+    """When it was suspended, or resumed, last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,8 @@ class NodeEvent:
     reason: str | None = None
     by: str | None = None
     cluster: str | None = None
+    is_shown: bool = False
+    """Told by the controller, of now; else by accounting, which also tells when it was over."""
 
 
 @dataclass(frozen=True, slots=True)

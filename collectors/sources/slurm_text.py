@@ -180,6 +180,7 @@ def _shown(record: Mapping[str, str], line: int, zone: int | None) -> Record:
         failed_node=words_of(record.get("FailedNode")),
         gpus=gpus_of(record.get("AllocTRES") or record.get("TRES") or ""),
         reason=words_of(record.get("Reason")),
+        described=words_of(record.get("Reason")),
         restarts=digits_of(record.get("Restarts", "")),
         limit=limit_told(record.get("TimeLimit", "")),
         labels=labels_of(
@@ -191,6 +192,9 @@ def _shown(record: Mapping[str, str], line: int, zone: int | None) -> Record:
                 "wckey": record.get("WCKey", ""),
             }
         ),
+        task=words_of(record.get("ArrayTaskId")),
+        part_of=words_of(record.get("ArrayJobId")) or words_of(record.get("HetJobId")),
+        switched=instant(record.get("SuspendTime", ""), zone),
     )
 
 
@@ -202,5 +206,5 @@ def _shown_node(record: Mapping[str, str], line: int, zone: int | None) -> Recor
     by = _REASON_BY.search(reason)
     return NodeEvent(
         node=record["NodeName"][:200], state=state.upper(), start=None if by is None else instant(by[2], zone),
-        reason=words_of(_REASON_BY.sub("", reason)), by=None if by is None else by[1],
+        reason=words_of(_REASON_BY.sub("", reason)), by=None if by is None else by[1], is_shown=True,
     )  # fmt: skip

@@ -4,6 +4,8 @@ Rules
 - Only lines that end in a newline are given, until `finish` asks for what is left.
 - A file is the same as before while its first line is the same; one that shrank, or begins otherwise, is another.
 - What is read at once is limited; the rest comes with the next look.
+- A bar that is drawn over itself is one line for each of its states, though only carriage returns part them; where
+  whoever received the output put something in front of the line, it is one line, of which the last state counts.
 """
 
 from __future__ import annotations
@@ -25,6 +27,22 @@ LOOKED_BACK = 16 * 1024
 """So many bytes are searched before a traceback for how far its process had come, and before the end for a relaunch."""
 _SEQUENCE = re.compile(TERMINAL_SEQUENCE.encode())
 """Of a long line the sequences that colour a terminal go first, or nothing else of it would be seen."""
+
+_DRAWN_OVER = re.compile(rb"^([^\r\n]*)\r[^\n]*", re.MULTILINE)
+_STATE = re.compile(rb"\r(?=[^\r\n%|]{0,100}%\|)")
+
+
+def parted_bars(data: bytes) -> bytes:
+    """Lines with a newline in place of each carriage return that a state of a progress bar follows."""
+    if b"\r" not in data or b"%|" not in data:
+        return data
+    return _DRAWN_OVER.sub(_parted, data)
+
+
+def _parted(line: re.Match[bytes]) -> bytes:
+    begins = line[1]
+    is_free = not begins.strip() or b"%|" in begins
+    return _STATE.sub(b"\n", line[0]) if is_free else line[0]
 
 
 def fingerprint(path: Path) -> str | None:
@@ -65,7 +83,7 @@ def whole_block(path: Path, offset: int, *, most_bytes: int = MOST_BYTES) -> tup
     """`(whole lines, first byte of what follows)` from `offset` on, as they stand there. Raises OSError."""
     with path.open("rb") as file:
         file.seek(offset)
-        data = file.read(most_bytes)
+        data = parted_bars(file.read(most_bytes))
     end = data.rfind(b"\n") + 1
     if end == 0 and len(data) == most_bytes:
         # One line fills the whole buffer: it is no log line, and waiting for its end would stop the source.

@@ -36,7 +36,7 @@ LITERALS: tuple[bytes, ...] = (
     b"ack-off", b"ackoff", b"BackOff", b"[launch.py:", b"GPU reset", b"times out",
     b"Kernel panic", b"eproducible", b"achine Check", b"/task:", b"nresponsive", b"low on resource", b"phemeral",
     b"EmptyDir",
-    b"# EXIT rc", b"raining done", b"raining compl", b"raining finish", b"inished training",
+    b"# EXIT rc", b"LSF System", b"raining done", b"raining compl", b"raining finish", b"inished training",
     b"ost communication", b"emote daemon", b"has been open", b"is open for", b"ut of section",
     b"one waiting", b"cript ended", b"cript finished", b"cript exited", b"cript has ", b"ed normally", b"ing normally",
 )  # fmt: skip

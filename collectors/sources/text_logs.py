@@ -112,6 +112,10 @@ def _logs(old: OldFile) -> Iterator[Fact]:
             still_running = STILL_RUNNING
     if told := _what_of_training(read):
         old.remark(told)
+    untold = sum(fact.down_untold is True for fact in read.facts if isinstance(fact, AttemptStarted))
+    if untold:
+        restarts = "the restart is" if untold == 1 else f"{untold} restarts are"
+        old.remark(f"{restarts} dated by nothing in the log: how long the run was down is unknown, not 0")
     if still_running:
         old.remark(still_running)
 

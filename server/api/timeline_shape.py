@@ -159,5 +159,8 @@ def _incident(mark: IncidentMark) -> dict[str, object]:
         "is_planned": mark.is_planned,
         "cause": mark.cause,
         "lost_steps": mark.lost_steps,
-        "time_to_recover_seconds": None if mark.time_to_recover_ns is None else round(mark.time_to_recover_ns / 1e9, 3),
+        "lost_steps_is_least": mark.told_every > 1,
+        "time_to_recover_seconds": None
+        if mark.time_to_recover_ns is None or mark.is_down_untold
+        else round(mark.time_to_recover_ns / 1e9, 3),
     }

@@ -196,7 +196,8 @@ def _files_of(path: str, old_format: ImportFormat | None) -> list[str]:
     belongs = None if old_format is None else old_format.in_folder
     if belongs is None:
         raise RerailError(f"{path} is a folder: name the files in it")
-    found = sorted(str(each) for each in Path(path).iterdir() if each.is_file() and belongs(each.name))
+    within = Path(path).rglob("*") if old_format is not None and old_format.in_subfolders else Path(path).iterdir()
+    found = sorted(str(each) for each in within if each.is_file() and belongs(each.name))
     if not found:
         raise RerailError(f"{path} holds no file of this format")
     return found

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from rerail.server.api.answers import incident_answer, plain, run_answer
 from rerail.server.commands import opened_store, settings_of
 from rerail.server.core.report import iso
+from rerail.server.core.words import DOWN_UNTOLD, at_least, each_step
 from rerail.server.errors import RerailError
 from rerail.server.instants import parse_instant
 from rerail.server.queries import Queries
@@ -98,9 +99,9 @@ def show_incidents(parsed: argparse.Namespace) -> int:
             (
                 row.incident_id,
                 (iso(row.started_at) or "")[:19],
-                _length(row.time_to_restart_ns),
-                _length(row.time_to_recover_ns) + ("+" if row.is_open else ""),
-                "-" if row.lost_steps is None else str(row.lost_steps),
+                "unknown" if row.is_down_untold else _length(row.time_to_restart_ns),
+                _recovery(row.time_to_recover_ns, is_down_untold=row.is_down_untold) + ("+" if row.is_open else ""),
+                "-" if row.lost_steps is None else at_least(str(row.lost_steps), row.told_every),
                 row.cause,
                 "planned" if row.is_planned else "open" if row.is_open else "",
             )
@@ -124,8 +125,16 @@ def show_incident(parsed: argparse.Namespace) -> int:
     if view.contradicted_by is not None:
         print(f"against that: {view.contradicted_by}")
     print(f"started {iso(incident.started_at)}, ended {iso(incident.ended_at) or 'not yet'}")
-    lost = "lost steps not known" if incident.lost_steps is None else f"{incident.lost_steps} steps redone"
-    print(f"{_length(incident.time_to_recover_ns)} to recover, {lost}")
+    lost = (
+        "lost steps not known"
+        if incident.lost_steps is None
+        else at_least(f"{incident.lost_steps} steps redone", incident.told_every)
+    )
+    if incident.is_loss_least:
+        lost += f" (only {each_step(incident.told_every)} is told)"
+    print(f"{_recovery(incident.time_to_recover_ns, is_down_untold=incident.is_down_untold)} to recover, {lost}")
+    if incident.is_down_untold:
+        print(DOWN_UNTOLD)
     for part in incident.parts:
         print(f"  {part.name:<14} {_length(part.length_ns)}")
     _print_past(past)
@@ -213,6 +222,10 @@ def _percent(share: float | None) -> str:
 
 def _number(value: int | None) -> str:
     return "unknown" if value is None else f"{value:,}"
+
+
+def _recovery(length_ns: int | None, *, is_down_untold: bool) -> str:
+    return _length(length_ns) if not is_down_untold or length_ns is None else f"at least {_length(length_ns)}"
 
 
 def _length(length_ns: int | None) -> str:

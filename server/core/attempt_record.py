@@ -120,6 +120,8 @@ class AttemptRecord:
         self.rendezvous_started_at: int | None = None
         self.loads: list[Load] = []
         self.streams: dict[str, StepStream] = {}
+        self._told_every: dict[str, tuple[int, int, int, int]] = {}
+        """Of each emitter of steps `(start, first step, seq, every)` of its latest statement."""
         self.exits: list[WorkerExit] = []
         self.evidence: list[TimedEvidence] = []
         self.has_dumps = False
@@ -205,8 +207,10 @@ class AttemptRecord:
         insort(self.loads, load)
         self.touch(load.start)
 
-    def add_steps(self, emitter: str, rank: int | None, stated: StatedSteps) -> bool:
-        """Completed steps; False when they came out of order."""
+    def add_steps(self, emitter: str, rank: int | None, stated: StatedSteps, every: int | None = None) -> bool:
+        """Completed steps; False when they came out of order. `every` as of the fact."""
+        told = stated.start, stated.first_step, stated.identity[1], every or 1
+        self._told_every[emitter] = max(self._told_every.get(emitter, told), told)
         stream = self.streams.get(emitter)
         if stream is None:
             stream = self.streams[emitter] = StepStream()
@@ -262,6 +266,16 @@ class AttemptRecord:
     def step_count(self) -> int:
         """Completed steps, settled ones included."""
         return self.sealed_steps + sum(len(block.ends) for block in self.blocks())
+
+    @property
+    def told_every(self) -> int | None:
+        """Only each so-many-th step was told where it ended, by who sees most; None where no step was told."""
+        return min((every for *_, every in self._told_every.values()), default=None)
+
+    @property
+    def is_down_untold(self) -> bool:
+        """How long none ran before it is not known, as far as anybody says."""
+        return any(fact.down_untold for *_, fact in self.started)
 
     @property
     def earliest_open_phase(self) -> int | None:

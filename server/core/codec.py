@@ -281,6 +281,7 @@ _FIELDS: dict[str, dict[str, tuple[bool, Check]]] = {
         "launcher": (_OPTIONAL, _text(LONGEST_NAME)),
         "versions": (_OPTIONAL, _pairs),
         "config": (_OPTIONAL, _json_object),
+        "down_untold": (_OPTIONAL, _flag),
     },
     "attempt_ended": {
         "outcome": (_OPTIONAL, _one_of(Outcome)),
@@ -299,6 +300,7 @@ _FIELDS: dict[str, dict[str, tuple[bool, Check]]] = {
         "durations_us": (_REQUIRED, _list_of(_COUNT, MOST_STEPS)),
         "count": (_OPTIONAL, _integer(1, MOST_STEPS)),
         "loss": (_OPTIONAL, _list_of(_finite, MOST_STEPS)),
+        "every": (_OPTIONAL, _integer(1, MOST_STEPS)),
     },
     "checkpoint": {
         "step": (_REQUIRED, _STEP),

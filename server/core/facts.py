@@ -173,6 +173,8 @@ class AttemptStarted(Fact):
     versions: Pairs = ()
     config: str | None = None
     """Raw recovery settings as one JSON object."""
+    down_untold: bool | None = None
+    """How long none ran before it is not known: nothing dates it, and its instant only follows what was told before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +209,7 @@ class Steps(Fact):
     """Optimizer steps that were completed, contiguous in number and in time.
 
     `durations_us` has one entry per step; or `count` steps share the one entry of `durations_us` between them.
+    Who sees only each `every`-th step says so: up to `every` − 1 more may be done than are told. None means each.
     """
 
     kind: ClassVar[str] = "steps"
@@ -215,6 +218,7 @@ class Steps(Fact):
     durations_us: tuple[int, ...]
     count: int | None = None
     loss: tuple[float, ...] = ()
+    every: int | None = None
 
     @property
     def step_count(self) -> int:

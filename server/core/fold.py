@@ -182,7 +182,12 @@ class RunFold:
             self._gathering.regather()
             return self.view(as_of, duplicates=duplicates, rejected=rejected)
         self._saves.renew_samples(records, surroundings, timeline.folded)
-        rollbacks = tuple(folded.rollback for folded in timeline.folded if folded.rollback is not None)
+        told_every = _told_every(records)
+        rollbacks = tuple(
+            replace(folded.rollback, told_every=told_every[folded.rollback.attempt - 1])
+            for folded in timeline.folded
+            if folded.rollback is not None
+        )
         high_water_step = timeline.folded[-1].result.carry.high_water_step if timeline.folded else None
         current_step = timeline.current_step(high_water_step)
         account, gpu_account = timeline.accounts(life, current_step, high_water_step, capacities, steady)
@@ -232,6 +237,11 @@ class RunFold:
                 current_step is not None,
                 wide.speaks_for_ranks,
                 self._unnoticed(records, surroundings),
+                untold_restarts=[number for number, record in enumerate(records) if number and record.is_down_untold],
+                told_every=max(
+                    (every for every, around in zip(told_every, surroundings, strict=True) if around.is_interrupted),
+                    default=1,
+                ),
             ),
         )
         faults = sum(incident.counts for incident in incidents)
@@ -475,6 +485,8 @@ class RunFold:
             rollback=inside[-1] if inside else None,
             lost_steps=None if lowest is None else lowest.steps,
             lost_ns=None if lowest is None else lowest.lost_ns,
+            told_every=_told_every(records[: bounds.attempts[-1] + 1])[bounds.attempts[0]],
+            is_down_untold=any(records[number].is_down_untold for number in involved[1:]),
             fingerprint=fingerprint_of(judged.verdict, struck, self.run_id, is_planned=bounds.is_planned),
             facets=facets_of(judged.verdict, attempts[first], self.run_id),
             relaunches=tuple(self._relaunch(number, records, surroundings) for number in bounds.attempts[1:]),
@@ -643,6 +655,16 @@ class RunFold:
         if not offsets:
             return None
         return max(*offsets, 0) - min(*offsets, 0)
+
+
+def _told_every(records: Sequence[AttemptRecord]) -> list[int]:
+    """Of each attempt, each how many-th step is told of it; one that told of none tells as the one before."""
+    told, last = [], 1
+    for record in records:
+        every = record.told_every
+        last = last if every is None else every
+        told.append(last)
+    return told
 
 
 def _counted(record: AttemptRecord, withdrawn: frozenset[str]) -> Sequence[TimedEvidence]:

@@ -374,7 +374,7 @@ class Gathering:
             start = self._corrected(fact, fact.start)
             ends = stated_ends(start, fact.durations_us, fact.count)
             stated = StatedSteps(start, fact.first_step, ends, (fact.emitter, fact.seq))
-            if not record.add_steps(fact.emitter, fact.rank, stated):
+            if not record.add_steps(fact.emitter, fact.rank, stated, fact.every):
                 self.late += 1
         elif isinstance(fact, PhaseSpan):
             record.add_phase(fact, self._corrected(fact, fact.start), self._corrected(fact, fact.end))

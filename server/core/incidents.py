@@ -135,6 +135,8 @@ class IncidentFindings:
     rollback: Rollback | None
     lost_steps: int | None
     lost_ns: int | None
+    told_every: int = 1
+    is_down_untold: bool = False
     fingerprint: Fingerprint | None = None
     facets: Pairs = ()
     relaunches: tuple[RelaunchVerdict, ...] = ()
@@ -204,4 +206,6 @@ def incident(
         facets=findings.facets,
         relaunches=findings.relaunches,
         is_cost_least=capacities.is_known and paid_until < end,
+        told_every=findings.told_every,
+        is_down_untold=findings.is_down_untold,
     )

@@ -14,6 +14,7 @@ from rerail.server.core.exclusions import Exclusions
 from rerail.server.core.facts import CheckpointStage, Phase
 from rerail.server.core.goodput import Capacities
 from rerail.server.core.view import Contradiction, Span
+from rerail.server.core.words import each_step
 
 RANKS_APART_NS = 60_000_000_000
 """Ranks wait for each other at every step: ends of one step further apart than this are a matter of clocks."""
@@ -241,10 +242,14 @@ def footing(
     saw_steps: bool,
     speaks_for_ranks: bool,
     unnoticed: Sequence[int] = (),
+    untold_restarts: Sequence[int] = (),
+    told_every: int = 1,
 ) -> tuple[str, ...]:
     """What the figures rest on where not everything is known, in sentences.
 
-    `unnoticed` are the interrupted attempts whose end nobody noticed before the next began.
+    `unnoticed` are the interrupted attempts whose end nobody noticed before the next began; `untold_restarts` are
+    attempts before which nobody knows how long none ran; `told_every`: each how many-th step is told of those that were
+    interrupted.
     """
     notes = []
     ranks = {rank for record in records for rank in record.reporting_ranks}
@@ -259,6 +264,14 @@ def footing(
         how_many = "1 attempt" if len(unnoticed) == 1 else f"{len(unnoticed)} attempts"
         notes.append(f"{how_many} ended without anyone noticing, as far as told: detection reaches until the next "
                      f"attempt began, and may hold queueing too (attempt {unnoticed[0]}).")  # fmt: skip
+    if untold_restarts:
+        more = f" and {len(untold_restarts) - 1} more" if len(untold_restarts) > 1 else ""
+        notes.append(f"Nothing that was told dates the restart that began attempt {untold_restarts[0]}{more}: "
+                     "how long the run was down is unknown, its time is in no figure.")  # fmt: skip
+    if told_every > 1:
+        notes.append(f"Only {each_step(told_every)} is told: at every interruption up to {told_every - 1} more "
+                     "may have been lost than is shown, and the time to redo them; what had been done of them is shown "
+                     "as detecting.")  # fmt: skip
     if records and not speaks_for_ranks:
         notes.append("Nobody tells of steps: they are not seen, so training goodput is unknown, and what follows "
                      "bring-up cannot be told from it.")  # fmt: skip

@@ -58,7 +58,8 @@ def config_fingerprint(attempt: Attempt) -> str | None:
 
 
 def _distribution(grouped_by: str, group: str, members: Sequence[Incident]) -> RecoveryDistribution:
-    recovered = [each for each in members if each.time_to_recover_ns is not None]
+    dated = [each for each in members if not each.is_down_untold]
+    recovered = [each for each in dated if each.time_to_recover_ns is not None]
     gpu_ns = [each.lost_gpu_ns for each in members]
     return RecoveryDistribution(
         grouped_by=grouped_by,
@@ -66,10 +67,11 @@ def _distribution(grouped_by: str, group: str, members: Sequence[Incident]) -> R
         incidents=len(members),
         failed_relaunches=sum(each.failed_relaunches for each in members),
         recover=percentiles([each.time_to_recover_ns or 0 for each in recovered]),
-        restart=percentiles([each.time_to_restart_ns for each in members if each.restarted_at is not None]),
+        restart=percentiles([each.time_to_restart_ns for each in dated if each.restarted_at is not None]),
         lost_steps=_sum_of_known([each.lost_steps for each in members]),
         lost_ns=_sum_of_known([each.lost_ns for each in members]),
         lost_gpu_ns=None if None in gpu_ns else sum(each or 0 for each in gpu_ns),
+        is_loss_least=any(each.is_loss_least for each in members if each.lost_steps is not None),
     )
 
 

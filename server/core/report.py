@@ -243,6 +243,7 @@ def rollback_figures(rollback: Rollback) -> dict[str, object]:
         "to_step": rollback.to_step,
         "steps": rollback.steps,
         "seconds": seconds(rollback.lost_ns),
+        "is_least": rollback.is_least,
     }
 
 
@@ -275,10 +276,13 @@ def incident_figures(incident: Incident) -> dict[str, object]:
         "open": incident.is_open,
         "scope": None if incident.scope is None else incident.scope.value,
         "parts_seconds": {part.name: seconds(part.length_ns) for part in incident.parts},
-        "time_to_restart_seconds": seconds(incident.time_to_restart_ns),
-        "time_to_recover_seconds": seconds(incident.time_to_recover_ns),
+        "time_to_restart_seconds": None if incident.is_down_untold else seconds(incident.time_to_restart_ns),
+        "time_to_recover_seconds": None if incident.is_down_untold else seconds(incident.time_to_recover_ns),
+        "down_untold": incident.is_down_untold,
         "lost_steps": incident.lost_steps,
         "lost_seconds": seconds(incident.lost_ns),
+        "lost_steps_is_least": incident.is_loss_least,
+        "steps_told_every": incident.told_every,
         "lost_gpu_hours": gpu_hours(incident.lost_gpu_ns),
         "lost_gpu_hours_is_least": incident.is_cost_least,
         "rollback": None if incident.rollback is None else rollback_figures(incident.rollback),
@@ -363,6 +367,7 @@ def _recovery(distributions: tuple[RecoveryDistribution, ...]) -> dict[str, dict
             "failed_relaunches": each.failed_relaunches,
             "lost_steps": each.lost_steps,
             "lost_seconds": seconds(each.lost_ns),
+            "lost_steps_is_least": each.is_loss_least,
             "lost_gpu_hours": gpu_hours(each.lost_gpu_ns),
         }
     return groups

@@ -127,6 +127,14 @@ class Rollback:
     """Step the attempt resumed from."""
     lost_ns: int
     """First-pass training time of the steps `(to_step, from_step]`."""
+    told_every: int = 1
+    """Only each so-many-th step was told where the attempts before ended: `from_step` may lie so far above it, less
+    one."""
+
+    @property
+    def is_least(self) -> bool:
+        """Steps that nobody told of may have been thrown back too."""
+        return self.told_every > 1
 
     @property
     def steps(self) -> int:
@@ -319,6 +327,16 @@ class Incident:
     """Of every attempt after the first that ended too: why. `verdict` is that of the first."""
     is_cost_least: bool = False
     """`lost_gpu_ns` stops where an open incident's run was heard last: its GPUs may be held, and nobody knows."""
+    told_every: int = 1
+    """Only each so-many-th step was told where it struck: so many more, less one, may be lost, and their time."""
+
+    is_down_untold: bool = False
+    """Nothing dates a restart of it: how long it was down is not known, and its lengths are at least so much."""
+
+    @property
+    def is_loss_least(self) -> bool:
+        """`lost_steps` and `lost_ns` are at least so much: steps that nobody told of may be lost too."""
+        return self.told_every > 1
 
     @property
     def counts(self) -> bool:
@@ -373,6 +391,8 @@ class RecoveryDistribution:
     """First-pass time of the steps that had to be redone, likewise."""
     lost_gpu_ns: int | None
     """GPU·ns from start to end of each; None where that is not known of all."""
+    is_loss_least: bool = False
+    """`lost_steps` and `lost_ns` are at least so much, of one of them or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -722,5 +742,5 @@ class RunView:
     @property
     def recoveries_ns(self) -> tuple[int, ...]:
         """Time to recover of each unplanned incident that recovered, ascending."""
-        lengths = (incident.time_to_recover_ns for incident in self.unplanned_incidents)
+        lengths = (each.time_to_recover_ns for each in self.unplanned_incidents if not each.is_down_untold)
         return tuple(sorted(length for length in lengths if length is not None))

@@ -16,6 +16,7 @@ THIN = "\u202f"
 """A narrow space that does not break, between a number and its unit."""
 
 NANOSECONDS = 1_000_000_000
+DOWN_UNTOLD = "how long it was down is unknown: nothing that was told dates the restart"
 
 
 def duration(length_ns: int | None, unknown: str = UNKNOWN) -> str:
@@ -78,6 +79,25 @@ def count(value: int, one: str, many: str | None = None) -> str:
     """`1 fault`, `7 faults`, `no faults`."""
     name = one if value == 1 else many or one + "s"
     return f"no {name}" if value == 0 else f"{number(value)} {name}"
+
+
+def each_step(every: int) -> str:
+    """Which steps somebody tells: `every 10th step`."""
+    teens = 11 <= every % 100 <= 13
+    ending = "th" if teens else {1: "st", 2: "nd", 3: "rd"}.get(every % 10, "th")
+    return f"every {number(every)}{ending} step"
+
+
+def at_least(words: str, told_every: int) -> str:
+    """What so many steps are, or took, where only each `told_every`-th is told: more may be lost than that."""
+    return words if told_every <= 1 else f"at least {words}"
+
+
+def steps_lost(steps: int, told_every: int, what: str = "lost") -> str:
+    """`no steps lost`, `12 steps lost`, `at least 0 steps lost`."""
+    if told_every > 1 and not steps:
+        return f"at least 0 steps {what}"
+    return at_least(f"{count(steps, 'step')} {what}", told_every)
 
 
 def exit_code(code: int) -> str:

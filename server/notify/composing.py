@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from rerail.server.core.alert_life import Standing
 from rerail.server.core.similar import SAME_FAULT, STRONG
-from rerail.server.core.words import count, duration
+from rerail.server.core.words import count, duration, steps_lost
 from rerail.server.errors import NotFoundError
 from rerail.server.notify.messages import LINES, Message, Told
 from rerail.server.queries import Queries
@@ -100,7 +100,11 @@ def _incident(queries: Queries, incident_id: str) -> tuple[str | None, str | Non
     least = "at least " if found.is_cost_least else ""
     gpu = "" if found.lost_gpu_ns is None else f", {least}{found.lost_gpu_ns / HOUR_NS:.1f} GPU-h"
     so_far = " so far" if found.is_open else ""
-    lost = "lost steps not known" if found.lost_steps is None else f"{count(found.lost_steps, 'step')} to redo"
+    lost = (
+        "lost steps not known"
+        if found.lost_steps is None
+        else steps_lost(found.lost_steps, found.told_every, "to redo")
+    )
     cost = f"cost{so_far}: {duration(found.so_far_ns)}, {lost}{gpu}"
     verdict = (
         f"cause: {found.verdict.cause.replace('_', ' ')} ({found.verdict.confidence:.0%}): {found.verdict.sentence}"

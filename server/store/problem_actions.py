@@ -128,5 +128,5 @@ def _shares(connection: Connection, wanted: set[tuple[int, str]]) -> dict[tuple[
             share = shares.get((run_id, problem))
             if share is not None:
                 one = Counted(*adds)
-                share.add(one._replace(lost_ns=one.lost_ns or 0))
+                share.add(one._replace(lost_ns=one.lost_ns or 0, restart_ns=one.restart_ns or 0))
     return shares

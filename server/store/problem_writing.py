@@ -133,7 +133,7 @@ def incident_columns(incident: Incident, problem: str | None) -> dict[str, objec
         "xid": name_of(parts.get("xid")),
         "step": None if step is None else int(step),
         "facets": pairs_text(incident.facets),
-        "restart_ns": incident.time_to_restart_ns,
+        "restart_ns": None if incident.is_down_untold else incident.time_to_restart_ns,
         "recover_ns": incident.so_far_ns,
         "lost_steps": incident.lost_steps,
         "lost_ns": incident.lost_ns,

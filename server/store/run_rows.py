@@ -103,6 +103,8 @@ def mark_of(incident: Incident) -> IncidentMark:
         lost_steps=incident.lost_steps,
         lost_ns=incident.lost_ns,
         lost_gpu_ns=incident.lost_gpu_ns,
+        told_every=incident.told_every,
+        is_down_untold=incident.is_down_untold,
     )
 
 

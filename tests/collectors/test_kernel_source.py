@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import calendar
 import errno
 import json
 import os
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -260,6 +262,41 @@ def test_a_file_is_followed_and_undated_lines_are_blind_until_a_dated_one(tmp_pa
     path.unlink()
     with pytest.raises(SourceDown):
         source().finish(None)
+
+
+STAMPED = {
+    "journalctl -o short": "Nov 29 {clock} gpu-7 kernel: {said}",
+    "journalctl -o short-iso": "2026-11-29T{clock}+0000 gpu-7 kernel: {said}",
+    "journalctl -o json": (
+        '{{"__REALTIME_TIMESTAMP":"{micro}","_HOSTNAME":"gpu-7","_TRANSPORT":"kernel","MESSAGE":"{said}"}}'
+    ),
+    "dmesg --time-format iso": "2026-11-29T{clock},000000+00:00 {said}",
+}
+
+
+@pytest.mark.parametrize("written", STAMPED.values(), ids=STAMPED)
+def test_a_first_look_says_how_much_it_left_out_and_keeps_the_machine_of_a_line(
+    written: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    path = tmp_path / "kern.log"
+    noon = calendar.timegm((2026, 11, 29, 12, 0, 0))
+    lines = [
+        written.format(clock=time.strftime("%H:%M:%S", time.gmtime(at)), micro=at * 1_000_000, said=said)
+        for at, said in ((noon - 7200, XID), (noon - 7200, "NVRM: loading"), (noon - 60, XID))
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    os.utime(path, (noon, noon))
+    source = KernelSource(FileOpening(path), "node17", lambda: "llm", now=lambda: noon)
+    (fact,) = source.finish(None).facts
+    assert isinstance(fact, Evidence)
+    assert (fact.node, fact.at) == ("gpu-7" if "gpu-7" in written else "node17", (noon - 60) * S)
+    assert "(lines: 1); --since-hours" in caplog.text
+    farther = KernelSource(FileOpening(path), "node17", lambda: "llm", since_hours=3, now=lambda: noon)
+    caplog.clear()
+    assert len(farther.finish(None).facts) == 2
+    assert not caplog.text
 
 
 def test_a_line_that_names_another_machine_is_of_that_one(tmp_path: Path):

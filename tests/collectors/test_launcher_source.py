@@ -274,7 +274,8 @@ def test_a_traceback_before_a_long_silence_is_told_at_the_time_of_the_file(tmp_p
     first = source.poll(None)
     assert source.poll(first.cursor).facts == ()
     os.utime(path, ns=(0, 1_790_000_000_000_000_000))
-    (evidence,) = source.poll(first.cursor).facts
+    evidence, *end = source.poll(first.cursor).facts
+    assert [fact.kind for fact in end] == ["attempt_started", "attempt_ended", "run_ended"]  # an hour and more ago
     assert isinstance(evidence, Evidence)
     assert (evidence.at, evidence.rank) == (1_790_000_000_000_000_000, 1)
 
@@ -337,3 +338,25 @@ def test_the_end_of_torchrun_is_no_relaunch_however_its_last_lines_come(name: st
     at_once = LauncherSource(node="vm", log=log, zone_seconds=0).finish(None).facts
     assert _attempts_of(told) == _attempts_of(at_once)
     assert _attempts_of(told)[-1][0] == "run_ended"
+
+
+WITHOUT_JOINING = [truth for truth in TRUTHS if truth.parent.name == "0.4.1"]
+
+
+@pytest.mark.parametrize("kept", ["has joined", "starting workers for entrypoint"])
+@pytest.mark.parametrize("truth", WITHOUT_JOINING, ids=name_of)
+def test_attempts_are_found_where_lines_between_them_are_missing(truth: Path, kept: str, tmp_path: Path) -> None:
+    """Of what the launcher says at the beginning of an attempt one line is there."""
+    lines = (truth.parent / f"{truth.name.removesuffix('.truth.json')}.log").read_text().splitlines(keepends=True)
+    told = ("has joined", "attempts to join", "starting workers for entrypoint")
+    first = next(line for line in lines if "starting workers for entrypoint" in line)
+    again = [
+        first.replace(first[:25], line[:25]) if kept in first and "has joined" in line else line
+        for line in lines
+        if kept in line or not any(word in line for word in told) or (kept in first and "has joined" in line)
+    ]
+    log = tmp_path / "launcher.log"
+    log.write_text("".join(again))
+    facts = LauncherSource(node="vm", log=log, zone_seconds=0).finish(None).facts
+    attempts = json.loads(truth.read_text())["attempts"]
+    assert {fact.restart for fact in facts if isinstance(fact, AttemptEnded)} == set(range(attempts))

@@ -51,6 +51,31 @@ def test_a_sync_save_is_durable_and_an_async_one_captured_too(facts: list[Fact])
     assert [fact.step for fact in facts if isinstance(fact, CheckpointLoaded)] == [10]
 
 
+def test_an_asynchronous_save_is_durable_when_it_was_finalized_and_not_when_it_was_scheduled():
+    """Written by 2.3.1 with the callbacks in NeMo's order: 20 ms a step and a save's scheduling, finalized three steps
+    later; a validation of 22 ms each 15 steps; killed at step 22, when the save of step 20 was not finalized."""
+    told = imported("one-logger", CORPUS.parent / "one_logger_async", run="llm")
+    fold, view = folded(told)
+    moments = [(fact.restart, fact.step, fact.stage.value) for fact in told if isinstance(fact, CheckpointMoment)]
+    assert [step for restart, step, stage in moments if restart == 0 and stage == "durable"] == [10]
+    assert [step for restart, step, stage in moments if restart == 0 and stage == "captured"] == [10, 20]
+    assert [step for restart, step, stage in moments if restart == 1 and stage == "durable"] == [20, 30, 40, 50, 60]
+    captured, durable = (
+        next(fact.at for fact in told if isinstance(fact, CheckpointMoment) and fact.stage.value == stage)
+        for stage in ("captured", "durable")
+    )
+    assert durable - captured == pytest.approx(72e6, abs=1e6)
+    assert [(each.attempt, each.from_step, each.to_step) for each in view.rollbacks] == [(1, 20, 10)]
+    assert (len(view.attempts), view.high_water_step, view.outcome) == (2, 60, "completed")
+    seconds = seconds_by_phase(view)
+    assert seconds["saving"] == pytest.approx(7 * 0.0206, abs=0.002)
+    assert seconds["evaluating"] == pytest.approx(5 * 0.022, abs=0.001)
+    assert seconds["recomputing"] == pytest.approx(10 * 0.0204, abs=0.001)
+    assert seconds["loading"] == pytest.approx(0.05, abs=0.001)
+    assert [attempt.number for attempt, _, _ in fold.endings()] == [0]
+    assert view.data_quality.contradictions == ()
+
+
 def test_single_iterations_count_alone_where_they_are_exported(tmp_path: Path):
     lines = [json.loads(line) for line in FILES[1].read_text().splitlines()]
     loop = next(place for place, line in enumerate(lines) if line.get("name") == "training_loop")

@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 from rerail.collectors.formats import OldFile, formats
 from rerail.collectors.source import Source, SourceDown
 from rerail.collectors.sources.slurm import Chosen, CommandFailed, SlurmSource, run_command
-from rerail.collectors.sources.slurm_facts import Naming, SlurmFacts, condition_of
+from rerail.collectors.sources.slurm_facts import Naming, SlurmFacts
+from rerail.collectors.sources.slurm_nodes import condition_of
 from rerail.collectors.sources.slurm_output import is_slurm, read
 from rerail.collectors.sources.slurm_records import Job, NodeEvent, Refused
 from rerail.collectors.sources.slurm_words import state_of
@@ -170,6 +171,62 @@ def test_what_accounting_and_the_queue_know_is_one_story():
     assert limits == {None, canonical({"slurm_time_limit": "00:01:00"})}  # 365 days after a requeue are no limit
     waited = {fact.reason for fact in facts if isinstance(fact, SchedulerState) and fact.state == "queued"}
     assert not waited & {"NonZeroExitCode", "TimeLimit", "NodeDown", "JobLaunchFailure"}
+
+
+MORE_ENDS = CORPUS.parent / "slurm_more_ends"
+
+
+@pytest.mark.parametrize("file", ["sacct.psv", "squeue.json", "scontrol_show_job.txt"])
+def test_jobs_that_slurm_starts_again_by_itself_and_those_that_never_began(file: str):
+    """`REQUEUED` is said of a script that left with a code, and of a prolog that failed; neither was a person."""
+    told = json.loads((MORE_ENDS / "truth.json").read_text())["jobs"]
+    truth = [
+        (job, end, node)
+        for job, each in told.items()
+        for end, node in each.get(file, [])
+    ]  # fmt: skip
+    names = [f"../slurm_more_ends/{name}" for name in (file, "scontrol_show_node.txt")]
+    found = [(job, cause, node) for job, cause, _, node in judged(*names)]
+    assert sorted(found, key=str) == sorted(truth, key=str)
+    began = {fact.job for fact in stated(*names) if isinstance(fact, AttemptStarted)}
+    assert began.isdisjoint(job for job, each in told.items() if each["began"] == 0)
+    facts = stated("../slurm_more_ends/sacct.psv")
+    counts = {job: sum(isinstance(fact, AttemptStarted) and fact.job == job for fact in facts) for job in told}
+    assert {job: count for job, count in counts.items() if count} == {
+        job: each["began"] for job, each in told.items() if each["began"] and "sacct.psv" in each
+    }
+
+
+def test_a_job_that_is_suspended_is_said_to_wait_until_it_goes_on():
+    memory: dict[str, Any] = {}
+    told: list[tuple[str | None, int]] = []
+    for name in ("squeue.json", "squeue_a_moment_later.json", "squeue_a_moment_later.json"):
+        facts = SlurmFacts(memory).take(records(f"../slurm_more_ends/{name}")[0])
+        told += [
+            (fact.state, fact.at // SECOND)
+            for fact in facts if isinstance(fact, SchedulerState) and fact.job == "43"
+        ]  # fmt: skip
+    assert told == [("running", 1796045976), ("suspended", 1796045978), ("running", 1796045982)]
+
+
+def test_a_node_that_is_drained_at_work_is_shown_by_the_controller_alone_until_it_is_back():
+    memory: dict[str, Any] = {}
+    jobs, _ = records("../slurm_more_ends/squeue.json")
+    _, nodes = records("../slurm_more_ends/scontrol_show_node.txt")
+    facts = SlurmFacts(memory).take(jobs, nodes, as_of=1796045949 * SECOND)
+    assert [(fact.run, fact.node, fact.state, fact.at // SECOND) for fact in facts if isinstance(fact, NodeState)] == [
+        ("run-lostgpu", "node2", "drained", 1796045947)
+    ]
+    # Accounting dates the same absence by when the node was empty, and tells when it was over.
+    late = NodeEvent("node2", "DRAIN", 1796045948 * SECOND, reason=nodes[1].reason)
+    assert not [fact for fact in SlurmFacts(memory).take((), [late]) if isinstance(fact, NodeState)]
+    assert not SlurmFacts(memory).take((), nodes, as_of=1796045950 * SECOND)
+    at_work = [NodeEvent("node2", "MIXED", None, is_shown=True)]
+    back = SlurmFacts(memory).take((), at_work, as_of=1796045960 * SECOND)
+    assert [(fact.node, fact.state, fact.at // SECOND) for fact in back if isinstance(fact, NodeState)] == [
+        ("node2", "ready", 1796045960)
+    ]
+    assert not SlurmFacts(memory).take((), at_work, as_of=1796045970 * SECOND)
 
 
 def test_steps_that_are_told_after_the_end_are_evidence_still():
@@ -486,6 +543,40 @@ def test_the_source_asks_slurm_and_goes_on_from_its_cursor(cluster: Cluster):
     assert cluster.source().poll(first.cursor).facts == ()
     for cursor in ("", "nonsense", "[]", '{"facts": 3}'):
         assert cluster.source().poll(cursor).facts == first.facts
+
+
+@pytest.mark.parametrize(
+    ("chosen", "jobs"),
+    [
+        (Chosen(jobs=("44",)), {"44"}),
+        (Chosen(jobs=("44,42", "10")), {"44", "42", "10"}),
+        (Chosen(names=("run-dependent",)), {"44", "45"}),
+        (Chosen(users=("root",)), {"10", "41", "42", "43", "44", "45", "46"}),
+        (Chosen(users=("0",)), {"10", "41", "42", "43", "44", "45", "46"}),
+        (Chosen(users=("nobody",)), set()),
+        (Chosen(all_users=True), {"10", "41", "42", "43", "44", "45", "46"}),
+    ],
+)
+def test_a_queue_that_tells_every_job_is_read_for_those_that_were_chosen(
+    cluster: Cluster, chosen: Chosen, jobs: set[str]
+):
+    """`squeue --json` of 22.05 has its own mind."""
+    cluster.prints("sacct", b"JobID|JobIDRaw|JobName|State|Submit|Start|End\n")
+    cluster.prints("squeue", (MORE_ENDS / "squeue.json").read_bytes())
+    cluster.prints("scontrol", (MORE_ENDS / "scontrol_show_node.txt").read_bytes())
+    source = SlurmSource(Naming(), chosen, now=lambda: 1796046000.0)
+    facts = source.poll(None).facts
+    assert {fact.job for fact in facts if fact.job is not None} == jobs
+    drained = {fact.node for fact in facts if isinstance(fact, NodeState)}
+    assert drained == ({"node2"} if "42" in jobs else set())  # accounting has no event of it
+
+
+def test_a_task_of_an_array_is_chosen_by_its_place():
+    told = {"job_id": 20, "array_job_id": 19, "array_task_id": 1, "job_state": "RUNNING", "submit_time": 1795954463}
+    (task,) = read(json.dumps({"jobs": [told]}).encode())
+    assert isinstance(task, Job)
+    kept = [Chosen(jobs=(word,)).holds(task) for word in ("19", "20", "19_1", "19_2", "1")]
+    assert kept == [True, True, True, False, False]
 
 
 def test_a_command_that_fails_is_blind_and_the_rest_goes_on(cluster: Cluster):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import tempfile
+import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,9 +17,22 @@ from hypothesis import strategies as st
 from rerail.collectors.sources.launcher import LauncherSource
 from rerail.collectors.sources.log_reader import read_log
 from rerail.collectors.sources.progress_lines import Progress, Told, may_tell, read_progress
-from rerail.server.core.facts import CheckpointMoment, Evidence, Fact, RunStarted, Steps
+from rerail.server.core.facts import (
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointMoment,
+    Evidence,
+    Fact,
+    RunEnded,
+    RunStarted,
+    Steps,
+)
 from rerail.server.core.fold import RunFold
+from rerail.server.core.report import incident_figures
+from rerail.server.core.steps import stated_ends
 from rerail.server.core.view import Checkpoint, RunView
+from rerail.ui import text
+from tests.import_truth import imported
 from tests.story import seconds_by_phase
 
 LOGS = Path(__file__).parent.parent / "corpus" / "training_logs"
@@ -38,20 +54,27 @@ def told_by(text: str) -> Progress:
 
 
 @pytest.mark.parametrize(
-    ("name", "framework", "high_water", "cause", "lost", "redone_from", "seconds"),
+    ("name", "framework", "high_water", "cause", "lost", "every", "redone_from", "seconds"),
     [
-        ("megatron.log", "megatron", 50, "gpu_oom", 20, 20,
+        ("megatron.log", "megatron", 50, "gpu_oom", 20, 10, 20,
          {"initializing": 60, "loading": 40, "saving": 20, "recomputing": 70, "training": 170}),
-        ("torchtitan.log", "torchtitan", 40, "nccl_timeout", 10, 20,
+        ("torchtitan.log", "torchtitan", 40, "nccl_timeout", 10, 10, 20,
          {"initializing": 85, "loading": 15, "saving": 10, "recomputing": 28, "training": 88}),
-        ("deepspeed.log", "deepspeed", 40, "sigkill", 10, 20,
+        ("deepspeed.log", "deepspeed", 40, "sigkill", 10, 10, 20,
          {"initializing": 100, "loading": 10, "saving": 12, "recomputing": 30, "training": 80}),
-        ("maxtext.log", "maxtext", 5, "unknown", 1, 3, {"initializing": 60, "recomputing": 12, "training": 20}),
-        ("transformers_5.24.log", "transformers", 30, "user_exception", 3, 16, {}),
+        ("maxtext.log", "maxtext", 5, "unknown", 1, 1, 3, {"initializing": 60, "recomputing": 12, "training": 20}),
+        ("transformers_5.24.log", "transformers", 30, "user_exception", 3, 1, 16, {}),
     ],
 )  # fmt: skip
 def test_a_log_of_a_framework_tells_its_attempts_and_where_the_time_went(
-    name: str, framework: str, high_water: int, cause: str, lost: int, redone_from: int, seconds: dict[str, float]
+    name: str,
+    framework: str,
+    high_water: int,
+    cause: str,
+    lost: int,
+    every: int,
+    redone_from: int,
+    seconds: dict[str, float],
 ):
     facts = facts_of(name)
     (started,) = [fact for fact in facts if isinstance(fact, RunStarted)]
@@ -60,12 +83,14 @@ def test_a_log_of_a_framework_tells_its_attempts_and_where_the_time_went(
     (incident,) = view.incidents
     assert incident.verdict.cause == cause
     assert (incident.attempts, incident.lost_steps) == ((0,), lost)
+    assert (incident.told_every, incident.is_loss_least) == (every, every > 1)  # of the steps between nothing is known
     assert view.high_water_step == high_water
     (rollback,) = view.rollbacks
-    assert (rollback.attempt, rollback.to_step) == (1, redone_from)
+    assert (rollback.attempt, rollback.to_step, rollback.told_every) == (1, redone_from, every)
+    assert any("is told" in note for note in view.data_quality.notes) == (every > 1)
     assert view.data_quality.contradictions == () or name == "torchtitan.log"
     told = seconds_by_phase(view)
-    assert {phase: told.get(phase) for phase in seconds} == seconds
+    assert {phase: told.get(phase) for phase in seconds} == pytest.approx(seconds, abs=0.01)
 
 
 def test_the_bars_of_a_real_run_are_read_to_a_tenth_of_a_second():
@@ -73,13 +98,33 @@ def test_the_bars_of_a_real_run_are_read_to_a_tenth_of_a_second():
     steps = [fact for fact in facts_of("transformers_5.24.log") if isinstance(fact, Steps)]
     ends = {}
     for fact in steps:
-        ends[fact.restart, fact.first_step + fact.step_count - 1] = (fact.start + sum(fact.durations_us) * 1000) / 1e9
+        for number, end in enumerate(stated_ends(fact.start, fact.durations_us, fact.count), fact.first_step):
+            ends[fact.restart, number] = end / 1e9
     base = 1795998800.0
     assert ends[0, 8] - base == pytest.approx(88.27, abs=0.1)
     assert ends[0, 19] - base == pytest.approx(91.18, abs=0.1)
     assert ends[1, 24] - base == pytest.approx(106.44, abs=0.1)
     assert ends[1, 30] - base == pytest.approx(107.98, abs=0.1)
-    assert sum(fact.step_count for fact in steps if fact.restart == 0) == 19
+    assert [number for attempt, number in ends if attempt == 0] == list(range(1, 20))
+    assert {fact.every for fact in steps if fact.restart == 0} == {None}  # every state that was drawn is read
+
+
+def test_bars_between_the_lines_of_torchrun_tell_attempts_crash_resume_and_steps():
+    """A real run at the usual verbosity of both: no line says how many steps there are, nor from where it goes on.
+
+    Rank 1 raised before step 26 of attempt 0; attempt 1 loaded step 20. The run itself saw step 40 end at …7089.533.
+    """
+    facts = whole((LOGS / "whole" / "transformers_5.24_torchrun.log").read_text(), 1796047090 * 10**9)
+    view = view_of(facts)
+    (incident,) = view.incidents
+    assert (incident.verdict.cause, incident.verdict.culprit_rank) == ("user_exception", 1)
+    assert [(each.first_step, each.last_step, each.resumed_from_step) for each in view.attempts] == [
+        (1, 25, 0), (21, 40, 20)
+    ]  # fmt: skip
+    assert (incident.lost_steps, incident.is_loss_least, view.outcome) == (5, False, "completed")
+    assert distinct(facts)
+    (last,) = [fact for fact in facts if isinstance(fact, Steps) and fact.first_step + fact.step_count == 41]
+    assert last.at / 1e9 == pytest.approx(1796047089.533, abs=1)  # a bar's clock has whole seconds
 
 
 def bars(epoch: int, *, end: str = "\n") -> str:
@@ -99,8 +144,7 @@ def test_bars_without_a_stamp_are_dated_by_their_clock_from_an_instant_behind_th
     )  # fmt: skip
     written = 1_793_700_200 * 10**9
     read = read_log(io.BytesIO(text.encode()), emitter="log", run="r", written_at=written)
-    lines = 50 if end == "\n" else 1  # of a bar that is drawn over itself the last state is left
-    assert (read.steps_undated, read.bars_dated_back) == (lines, lines)
+    assert (read.steps_undated, read.bars_dated_back) == (50, 50)
     assert len({fact.seq for fact in read.facts}) == len(read.facts)
     told = {step: fact for fact in read.facts if isinstance(fact, Steps)
             for step in range(fact.first_step, fact.first_step + fact.step_count)}  # fmt: skip
@@ -110,11 +154,11 @@ def test_bars_without_a_stamp_are_dated_by_their_clock_from_an_instant_behind_th
     assert (told[1].start, told[50].at) == (1_793_700_001 * 10**9, 1_793_700_021 * 10**9)
     assert (told[101].start, told[150].at) == (written - 20 * 10**9, written)
     without = read_log(io.BytesIO(text.encode()), emitter="log", run="r")
-    assert (without.steps_undated, without.bars_dated_back) == (2 * lines, 0)
+    assert (without.steps_undated, without.bars_dated_back) == (100, 0)
 
 
-@pytest.mark.parametrize(("end", "states"), [("\n", 50), ("\r", 1)])
-def test_the_epochs_of_bars_that_nothing_dates_go_on_with_the_count(end: str, states: int):
+@pytest.mark.parametrize("end", ["\n", "\r"])
+def test_the_epochs_of_bars_that_nothing_dates_go_on_with_the_count(end: str):
     """Each was over when the next began, as far as that is known; of many the first states are let go, no step is."""
     written = 1_793_700_200 * 10**9
     text = "".join(bars(epoch, end=end) + "\n" for epoch in range(12))
@@ -125,7 +169,7 @@ def test_the_epochs_of_bars_that_nothing_dates_go_on_with_the_count(end: str, st
     assert sum(count for _, count, _, _ in steps) == 600 and read.steps_undated == 0
     assert (steps[0][2], steps[-1][3]) == (written - 12 * 20 * 10**9, written)
     assert all(before[3] == after[2] and before[0] + before[1] == after[0] for before, after in pairwise(steps))
-    assert len({fact.seq for fact in read.facts}) == len(read.facts) and read.bars_dated_back <= 12 * states
+    assert len({fact.seq for fact in read.facts}) == len(read.facts) and read.bars_dated_back <= 12 * 50
 
 
 def test_an_asynchronous_save_is_captured_first_and_durable_later():
@@ -412,6 +456,144 @@ def test_the_last_save_of_a_log_is_durable_though_its_line_has_no_stamp(after: s
     assert all(before.get((fact.emitter, fact.seq), fact) == fact for fact in facts)
 
 
+def bar_of(step: int, clock: int, total: int = 40) -> str:
+    return f" {100 * step // total}%|#| {step}/{total} [{clock // 60:02d}:{clock % 60:02d}<01:00, 2.00s/it]"
+
+
+HF_BEGINS = ("***** Running training *****", "  Total optimization steps = 40")
+HF_CRASH = (
+    "Traceback (most recent call last):",
+    '  File "run_clm.py", line 9, in <module>',
+    "RuntimeError: NaN in loss",
+)
+HF_RESUMES = (*HF_BEGINS, "  Continuing training from global step 20")
+
+
+def followed(log: Path, *looks: tuple[float, str]) -> list[Fact]:
+    """Facts of a log that grows: each look comes so many seconds after the first, and finds that much more."""
+    source = LauncherSource(node="vm", run="r", log=log, zone_seconds=0)
+    cursor, facts = None, []
+    begins = time.time() - 12
+    for seconds, more in looks:
+        with log.open("a") as file:
+            file.write(more)
+        os.utime(log, (begins + seconds, begins + seconds))
+        polled = source.poll(cursor)
+        cursor = polled.cursor
+        facts += [replace(fact, at=fact.at - round(begins * 1e9)) for fact in polled.facts]
+    return facts
+
+
+def test_a_log_that_grows_and_tells_no_time_is_dated_by_when_it_was_read(tmp_path: Path, caplog):
+    facts = followed(
+        tmp_path / "train.log", (0, "step 1 loss=0.5\n"), (2, "step 2 loss=0.5\nstep 3 loss=0.5\n"),
+        (4, "step 4 loss=0.5\n"), (6, "saved checkpoint step 4\n"), (8, "step 5 loss=0.5\n"),
+        (10, "step 6 loss=0.5\n"),
+    )  # fmt: skip
+    steps = {fact.first_step + fact.step_count - 1: round(fact.at / 1e9) for fact in facts if isinstance(fact, Steps)}
+    assert (steps[2], steps[4], steps[5], steps[6]) == (2, 4, 8, 10)
+    (saved,) = [fact for fact in facts if isinstance(fact, CheckpointMoment)]
+    assert (saved.step, round(saved.at / 1e9)) == (4, 6)
+    assert distinct(facts)
+    assert caplog.text.count("dated by when it was read") == 1
+
+
+def test_of_a_log_that_tells_times_nothing_is_dated_by_when_it_was_read(tmp_path: Path):
+    stamped = (
+        " [2026-11-30 08:00:20] iteration 10/ 200 | elapsed time per iteration (ms): 2000.0 | lm loss: 6.1E+00 |\n"
+    )
+    facts = followed(tmp_path / "train.log", (0, stamped), (2, "step 11 loss=0.5\n"))
+    assert {fact.first_step + fact.step_count - 1 for fact in facts if isinstance(fact, Steps)} <= {10}
+
+
+def test_a_followed_log_that_holds_only_an_error_ends_once_it_was_silent_for_an_hour(tmp_path: Path):
+    crash = "\n".join((*HF_CRASH, ""))
+    assert not any(isinstance(fact, RunEnded) for fact in followed(tmp_path / "young.log", (0, crash), (0, "")))
+    facts = followed(tmp_path / "old.log", (-7200, crash), (-7200, ""), (-7200, ""))
+    (ended,) = [fact for fact in facts if isinstance(fact, RunEnded)]
+    assert (ended.outcome, round(ended.at / 1e9)) == ("failed", -7200)
+    assert distinct(facts)
+    view = view_of([replace(fact, at=fact.at + 1796025600 * 10**9) for fact in facts])
+    assert [each.verdict.cause for each in view.incidents] == ["loss_anomaly"]
+
+
+def lines_of(name: str, *, without: str = "$") -> list[str]:
+    return [line for line in (LOGS / name).read_text().splitlines() if without not in line]
+
+
+def behind(lines: list[str], sign: str, *more: str) -> str:
+    at = next(number for number, line in enumerate(lines) if sign in line) + 1
+    return "\n".join([*lines[:at], *more, *lines[at:], ""])
+
+
+TIMERS = (
+    "(min, max) time across ranks (ms):\n    save-checkpoint ................................: (4201.33, 4230.80)\n"
+)
+TITAN = lines_of("torchtitan.log", without="aving the checkpoint")
+DEEPSPEED_OF_TWO = "[2026-11-03 10:00:00,500] [INFO] [launch.py:146:main] nnodes=1, num_local_procs=2, node_rank=0"
+MAXTEXT = "I1103 10:01:{} 1 m.py:1] "
+
+
+@pytest.mark.parametrize(
+    ("text", "saves", "outcome"),
+    [
+        # Megatron's timer, also where a step tells a time that holds the save, and where a crash follows
+        (LAST_SAVE + TIMERS, [(10, "sync", 4.231, True)], None),
+        (LAST_SAVE + TIMERS + BROKE + AGAIN, [(10, "sync", 4.231, True)], None),
+        (LAST_SAVE + TIMERS + WENT_ON.replace("08:00:45", "08:00:40"), [(10, "sync", 4.231, True)], None),
+        # words of others in a log of torchtitan; how long a save of steps that tell no time blocked is not known
+        (behind(TITAN, "step: 20", "[rank0]:Finished saving the checkpoint in 1.2 seconds"),
+         [(20, "sync", 1.2, True)], "completed"),
+        (behind(TITAN, "step: 20", "saving checkpoint at iteration      20 to /ckpt in torch_dist format",
+                "  successfully saved checkpoint from iteration      20 to /ckpt"),
+         [(20, None, None, True)], "completed"),
+        (behind(TITAN, "step: 20", "[rank0]:2026-11-03 10:01:31,000 INFO saved checkpoint step-20"),
+         [(20, None, None, True)], "completed"),
+        # a save of MaxText waits for the one before; of the last nobody says that it is over
+        ("".join(f"{MAXTEXT.format(f'{20 + 2 * done}.000000')}completed step: {done}, seconds: 2.000, loss: 10.788\n"
+                 + f"{MAXTEXT.format(f'{20 + 2 * done}.500000')}saved a checkpoint at step {done + 1}\n" * (done % 2)
+                 for done in range(6)),
+         [(3, "async", None, True), (5, "async", None, True), (7, "async", None, False)], None),
+        # Lightning says before it saves that it will
+        ("GPU available: True (cuda), used: True\n" + bars(0) + "Epoch 0, global step 50: 'val_loss' reached 0.50000 "
+         "(best 0.50000), saving model to '/ckpt/epoch=0-step=50.ckpt' as top 1\n" + bars(1)
+         + "Epoch 1, global step 100: 'val_loss' was not in top 1\n`Trainer.fit` stopped: `max_epochs=2` reached.\n",
+         [(50, "sync", None, True)], "completed"),
+        # DeepSpeed's launcher: the last of its processes ended well, also where another attempt failed
+        (behind(lines_of("deepspeed.log"), "cdb=None", DEEPSPEED_OF_TWO)
+         + "".join(f"[2026-11-03 10:07:0{local},000] [INFO] [launch.py:351:main] Process {local} exits successfully.\n"
+                   for local in range(2)), [(20, "sync", 12.0, True)], "completed"),
+        (behind(lines_of("deepspeed.log"), "cdb=None", DEEPSPEED_OF_TWO)
+         + "[2026-11-03 10:07:00,000] [INFO] [launch.py:351:main] Process 0 exits successfully.\n",
+         [(20, "sync", 12.0, True)], None),
+    ],
+)  # fmt: skip
+def test_saves_and_ends_as_each_framework_tells_them(text: str, saves: list[tuple[object, ...]], outcome: str | None):
+    facts = whole(text, 1796025600 * 10**9)
+    assert distinct(facts)
+    assert [
+        (one.step, one.mode, None if one.blocked_ns is None else round(one.blocked_ns / 1e9, 3), bool(one.durable_at))
+        for one in checkpoints_of(facts)
+    ] == saves
+    assert view_of(facts).outcome == outcome
+
+
+def test_a_step_that_maxtext_saved_before_it_told_of_it_was_done():
+    """It tells of a step when the next is under way: where it dies in between, the save is the last word of it."""
+    steps = "".join(
+        f"{MAXTEXT.format(f'{20 + 2 * done}.000000')}completed step: {done}, seconds: 2.000, loss: 10.788\n"
+        for done in range(2)
+    )
+    saved = f"{MAXTEXT.format('25.000000')}saved a checkpoint at step 3\n"
+    again = saved.replace("10:01", "10:05").replace("saved a checkpoint at", "restoring from this run's directory")
+    anew = "I1103 10:05:12.000000 1 m.py:1] System Information: Jax Version: 0.4.35\n"
+    more = "I1103 10:05:30.000000 1 m.py:1] completed step: 4, seconds: 2.000, loss: 10.788\n"
+    view = view_of(whole(steps + saved + "\n".join((*HF_CRASH, "")) + anew + again + more))
+    (incident,) = view.incidents
+    assert (view.attempts[0].last_step, incident.lost_steps, view.high_water_step) == (4, 0, 5)
+    assert view.data_quality.contradictions == ()
+
+
 def test_a_load_lasts_no_longer_than_from_its_first_line_to_its_last():
     """No stamp stands between the last step and the loop: queue, start and load share that time, unexplained."""
     told = seconds_by_phase(view_of(whole(LAST_SAVE + BROKE + AGAIN)))
@@ -458,17 +640,6 @@ def test_of_very_many_saves_beside_bars_that_nothing_dates_the_last_are_told():
     assert [one.durable_at is None for one in checkpoints[-50:]] == [*[False] * 49, True]
 
 
-def bar_of(step: int, clock: int, total: int = 40) -> str:
-    return f" {100 * step // total}%|#| {step}/{total} [{clock // 60:02d}:{clock % 60:02d}<01:00, 2.00s/it]"
-
-
-HF_BEGINS = ("***** Running training *****", "  Total optimization steps = 40")
-HF_CRASH = (
-    "Traceback (most recent call last):",
-    '  File "run_clm.py", line 9, in <module>',
-    "RuntimeError: NaN in loss",
-)
-HF_RESUMES = (*HF_BEGINS, "  Continuing training from global step 20")
 HF_DONE = "Training completed. Do not forget to share your model on huggingface.co/models =)"
 
 
@@ -488,6 +659,43 @@ def test_bars_that_begin_again_behind_a_crash_are_another_attempt(end: str, load
     assert view.outcome == "completed" and view.high_water_step == 40
     assert [fact.restart for fact in facts if isinstance(fact, Evidence) and "NaN" in fact.text] == [0]
     assert all(fact.restart == 1 for fact in facts if isinstance(fact, Evidence) and "completed" in fact.text)
+    assert incident.is_down_untold and incident_figures(incident)["time_to_restart_seconds"] is None
+    assert text.to_restart(incident) == text.UNKNOWN and view.recoveries_ns == () and view.recovery[0].restart is None
+    assert any("how long the run was down is unknown" in note for note in view.data_quality.notes)
+
+
+@pytest.mark.parametrize(
+    ("begins", "resumes", "ends", "down", "is_untold"),
+    [
+        ("", "", "", 0, True),
+        ("", "", "2026-11-30 08:10:00,000 INFO done", 0, True),
+        # the loop began at a stamp; behind the crash the bar's clock is counted back
+        ("[INFO|trainer.py:1618] 2026-11-30 08:00:00,000 >> ", "", "", 546, False),
+        ("[INFO|trainer.py:1618] 2026-11-30 08:00:00,000 >> ", "", "2026-11-30 08:05:00,000 INFO done", 206, False),
+        ("[INFO|trainer.py:1618] 2026-11-30 08:00:00,000 >> ", "[INFO|trainer.py:1618] 2026-11-30 08:03:00,000 >> ", "",
+         126, False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("end", ["\n", "\r"])
+def test_how_long_a_run_was_down_between_bars_is_known_by_a_stamp_or_not_at_all(
+    begins: str, resumes: str, ends: str, down: int, is_untold: bool, end: str
+):
+    before = end.join(bar_of(step, 2 * step) for step in range(1, 28))
+    after = end.join(bar_of(step, 2 * (step - 20)) for step in range(21, 41))
+    written_at = 1_796_026_240 * 10**9  # 08:10:40
+    lines = (
+        begins + HF_BEGINS[0],
+        *HF_BEGINS[1:],
+        before,
+        *HF_CRASH,
+        *(resumes + line for line in HF_RESUMES),
+        after,
+        ends,
+    )
+    view = view_of(whole("\n".join((*lines, "")), written_at))
+    (incident,) = view.incidents
+    assert incident.is_down_untold == is_untold
+    assert round((incident.time_to_restart_ns + incident.untold_ns) / 1e9) == down
 
 
 @pytest.mark.parametrize("end", ["\n", "\r"])
@@ -565,3 +773,65 @@ def test_nor_have_they_where_a_log_is_followed_and_every_look_goes_on_from_the_c
             cursor, facts = polled.cursor, [*facts, *polled.facts]
         facts += LauncherSource(node="vm", run="r", log=path, zone_seconds=0).finish(cursor).facts
     assert len(set(facts)) == len({(fact.emitter, fact.seq) for fact in facts})
+
+
+def _titan(second: int, text: str) -> str:
+    clock = f"{10 + second // 3600}:{second // 60 % 60:02}:{second % 60:02}"
+    return f"[rank0]:[titan] 2026-11-28 {clock},000 - root - INFO - {text}\n"
+
+
+WAITED = (
+    "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=8, OpType=ALLREDUCE, Timeout(ms)=600000)"
+)
+DIED_AFTER = {
+    "torch's own stamp": (f"[rank0]:[E1128 10:11:42.000000000 ProcessGroupNCCL.cpp:685] {WAITED}\n", 702),
+    "glog's, with a thread": (f"[rank0]:[E1128 10:11:42.000000 4242 ProcessGroupNCCL.cpp:685] {WAITED}\n", 702),
+    "while something else is printed": (
+        "".join(_titan(140 + each, "gpu memory: 30.1GiB") for each in range(0, 560, 80))
+        + f"[rank0]:[E1128 10:11:42.000000000 ProcessGroupNCCL.cpp:685] {WAITED}\n",
+        702,
+    ),
+    "a scheduler's end": (
+        "slurmstepd: error: *** JOB 8 ON n1 CANCELLED AT 2026-11-28T10:11:42 DUE TO PREEMPTION ***\n", 702
+    ),
+    "nothing": ("", 100),
+    "an error at once": (_titan(101, "ERROR CUDA error: an illegal memory access was encountered"), 101),
+}  # fmt: skip
+"""What a log says behind its step at 100 s → the second until which its attempt was there; the next begins at 760 s."""
+
+
+@pytest.mark.parametrize("name", DIED_AFTER)
+def test_an_attempt_was_there_until_its_last_word_and_what_followed_is_not_known(name: str, tmp_path: Path):
+    words, died = DIED_AFTER[name]
+    steps = [_titan(20 + 4 * step, f"step: {step:2}  loss:  7.1  tps: 4,096") for step in range(1, 21)]
+    again = [_titan(780 + 4 * step, f"step: {step:2}  loss:  7.1  tps: 4,096") for step in range(1, 21)]
+    log = tmp_path / "titan.log"
+    bring_up = _titan(760, "Starting job: x") + _titan(780, "Training starts at step 1")
+    log.write_text(_titan(0, "Starting job: x") + "".join(steps) + words + bring_up + "".join(again))
+    facts = imported("logs", log)
+    begins = next(fact.at for fact in facts if isinstance(fact, AttemptStarted) and not fact.restart)
+    ended = [(fact.at - begins) // 10**9 for fact in facts if isinstance(fact, AttemptEnded) and not fact.restart]
+    begun = [(fact.at - begins) // 10**9 for fact in facts if isinstance(fact, AttemptStarted) and fact.restart]
+    assert (ended, begun) == ([died], [760])
+
+
+def test_a_save_that_ends_within_the_second_of_the_last_stamp_was_durable_when_the_run_ended(tmp_path: Path):
+    log = tmp_path / "megatron.log"
+    steps = "".join(
+        f" [2026-11-28 10:00:{5 * step:02}] iteration {step:8}/ 6 | consumed samples: 8 |"
+        " elapsed time per iteration (ms): 5000.0 | lm loss: 1.0 |\n"
+        for step in range(1, 7)
+    )
+    log.write_text(
+        "[before the start of training step] datetime: 2026-11-28 10:00:00 \n" + steps
+        + "saving checkpoint at iteration       6 to /ckpt in torch_dist format\n"
+        "  successfully saved checkpoint from iteration       6 to /ckpt [ t 1/4, p 1/1 ]\n"
+        "(min, max) time across ranks (ms):\n"
+        "    save-checkpoint ................................: (8000.10, 8010.22)\n"
+        "[after training is done] datetime: 2026-11-28 10:00:38 \n"
+    )  # fmt: skip
+    facts = imported("logs", log)
+    fold = RunFold("truth")
+    fold.add(facts)
+    view = fold.view(max(fact.at for fact in facts) + 3600 * 10**9)
+    assert view.checkpoint.newest_durable_step == 6

@@ -317,3 +317,66 @@ def test_a_launchers_log_that_a_container_runtime_passed_on_is_the_same_log(tmp_
 def test_colours_of_a_terminal_do_not_hide_a_line(tmp_path):
     text = "\x1b[31m[rank5]: Traceback (most recent call last):\x1b[0m\n\x1b[31m[rank5]: KeyError: 'x'\x1b[0m\n"
     assert said(judged(tmp_path, text)) == ("user_exception", 5)
+
+
+RAISED = [
+    "[2026-03-02 11:23:40] iteration 102/ 1000 | elapsed time per iteration (ms): 1000.0 | lm loss: 5.1E+00 |",
+    *traceback("ValueError: bad sample 812"),
+]
+NOTICED = (
+    "E0302 11:23:44.220000 4711 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1) local_rank: 3 "
+    "(pid: 4804) of binary: /usr/bin/python3"
+)
+
+
+def table_entry(number: int, host: str, rank: int, local: int, code: int, process: int) -> list[str]:
+    return [
+        f"[{number}]:", "  time      : 2026-03-02_11:23:43", f"  host      : {host}",
+        f"  rank      : {rank} (local_rank: {local})", f"  exitcode  : {code} (pid: {process})", "  error_file: <N/A>",
+        "  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_a_traceback_without_a_rank_is_of_the_one_that_torchrun_s_table_names_and_of_its_machine(
+    is_alone: bool, is_noticed: bool, tmp_path: Path
+):
+    others = ["  <NO_OTHER_FAILURES>"] if is_alone else table_entry(1, "node8", 16, 0, -15, 5804)
+    text = "\n".join(
+        [
+            *RAISED, *([NOTICED] if is_noticed else []),
+            "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", "=" * 60, "train.py FAILED", "-" * 60,
+            "Failures:", *others, "-" * 60, "Root Cause (first observed failure):", *table_entry(0, "node7", 11, 3, 1, 4804),
+            "=" * 60, "",
+        ]
+    )  # fmt: skip
+    (found,) = judged(tmp_path, text)
+    told = found.verdict
+    assert (told.cause, told.culprit_rank, told.culprit_node) == ("user_exception", 11, "node7")
+
+
+@pytest.mark.parametrize(
+    ("ends", "truth"),
+    [
+        (["srun: error: node7: task 3: Exited with exit code 1"], (3, "node7")),
+        (
+            ["srun: error: node7: task 3: Exited with exit code 1", "srun: error: node8: task 5: Terminated"],
+            (3, "node7"),
+        ),
+        (["srun: error: node7: tasks 2-3: Exited with exit code 1"], (None, None)),
+        (
+            [
+                "srun: error: node7: task 3: Exited with exit code 1",
+                "srun: error: node8: task 5: Exited with exit code 1",
+            ],
+            (None, None),
+        ),
+    ],
+)
+def test_a_traceback_without_a_rank_is_of_the_only_task_that_srun_saw_fail(
+    ends: list[str], truth: tuple[int | None, str | None], tmp_path: Path
+):
+    (found,) = judged(tmp_path, "\n".join([*RAISED, *ends, ""]))
+    assert found.verdict.cause == "user_exception"
+    assert (found.verdict.culprit_rank, found.verdict.culprit_node) == truth

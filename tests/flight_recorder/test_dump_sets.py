@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rerail.collectors.sources.flight_recorder import with_attempt
 from rerail.server.cli import main
 from rerail.server.core.attempt_record import TimedEvidence
 from rerail.server.core.cause_rules import Case
 from rerail.server.core.causes import judge
+from rerail.server.core.codec import decode_line
 from rerail.server.core.facts import Evidence
 from rerail.server.core.flight_recorder.analysis import analysis
 from rerail.server.core.flight_recorder.dump_sets import dump_sets, nearest_set
 from rerail.server.core.flight_recorder.summary import GROUPS_CODE, SUMMARY, side_car_summary, summary_of, summary_text
 from rerail.server.core.flight_recorder.verdict import aged_analysis
+from rerail.server.core.fold import RunFold
 from rerail.server.core.view import CausalRole
 from tests.dumps import CORPUS, evidence_of, read_side_car, recorded
 
@@ -57,11 +62,65 @@ def test_three_hangs_are_told_apart_whatever_the_order(dumps: list[Evidence]):
     ]
 
 
+def in_attempt(fact: Evidence, attempt: int) -> Evidence:
+    attributes = with_attempt(fact.attributes, f"dumps/attempt_{attempt}/trace_rank_{fact.rank}")
+    return replace(fact, attributes=attributes)
+
+
+def test_dumps_in_the_folders_of_two_attempts_are_of_two_hangs_though_no_rank_left_two():
+    told = [*(in_attempt(fact, 0) for fact in HANG4[:3]), in_attempt(HANG4[3], 1), in_attempt(CARS[3], 1)]
+    assert names(dump_sets(told)) == [
+        {fact.emitter for fact in HANG4[:3]}, {HANG4[3].emitter, CARS[3].emitter},
+    ]  # fmt: skip
+    assert len(dump_sets([in_attempt(fact, 4) for fact in (*HANG4, *CARS)])) == 1
+    one_untold = [*(in_attempt(fact, 0) for fact in HANG4[:3]), HANG4[3]]
+    assert len(dump_sets(one_untold)) == 1
+
+
+def test_a_folder_with_the_dumps_of_an_attempt_each_is_imported_whole_and_says_what_the_last_hang_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Attempt 1 was merely ended: nothing is pending in its dumps, and they do not hide the hang before."""
+    for attempt, name in enumerate(("hang4_rank_{}.json", "hang4_end_rank_{}.json")):
+        for rank in range(4):
+            place = tmp_path / f"attempt_{attempt}" / f"trace_rank_{rank}.json"
+            place.parent.mkdir(exist_ok=True)
+            dumped = json.loads((CORPUS / name.format(rank)).read_text())
+            for entry in dumped["entries"]:
+                entry["time_created_ns"] += attempt * 600 * SECOND
+            place.write_text(json.dumps(dumped))
+    assert main(["import", "flight-recorder", str(tmp_path), "--run", "r", "--stdout"]) == 0
+    facts = [decode_line(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(facts) == 8
+    fold = RunFold("r")
+    fold.add(facts)
+    said = fold.view(max(fact.at for fact in facts) + SECOND).dumps_say
+    assert said is not None
+    assert (said.cause, said.culprit_rank) == ("hang", 3)
+
+
 def test_two_moments_of_one_hang_are_one_and_so_is_a_hang_of_which_a_rank_is_long_silent():
     assert len(dump_sets([*HANG4, *LATER])) == 1
     silent = replace(HANG4[3], at=HANG4[3].at - 7200 * SECOND)
     assert len(dump_sets([*HANG4[:3], silent])) == 1
     assert dump_sets([]) == ()
+
+
+def test_a_dump_that_an_earlier_attempt_left_behind_is_not_whom_the_others_wait_for():
+    """Rank 3 left none this time: its old one, which made the same calls two hours before, accuses nobody."""
+    content = json.loads(recorded("hang4_rank_3.json"))
+    for entry in content["entries"]:
+        entry["time_created_ns"] -= 7200 * SECOND
+    old = evidence_of(json.dumps(content).encode(), 3, seq=0, emitter="artefact/old")
+    left_behind = replace(old, at=HANG4[3].at - 7200 * SECOND)
+    sets = dump_sets([*HANG4[:3], left_behind])
+    assert names(sets) == [{"artefact/old"}, {fact.emitter for fact in HANG4[:3]}]
+    found = analysis([*HANG4[:3], left_behind], HANG4[0].at)
+    assert found is not None
+    assert found.culprits == ()
+    whole = analysis(HANG4, HANG4[0].at)
+    assert whole is not None
+    assert whole.culprits == (3,)
 
 
 @pytest.mark.parametrize(("near", "culprit"), [(MISSING[0].at, 2), (HANG4[0].at, 3), (HANG4[0].at + 40 * SECOND, 3)])

@@ -67,6 +67,7 @@ class _Lines:
     """The kernel's words as lines of a file."""
 
     interval_seconds = 1.0
+    left_out = 0
 
     def __init__(self, content: bytes) -> None:
         self._content = content

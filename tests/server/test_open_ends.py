@@ -87,6 +87,82 @@ STEPS = [
 ]
 
 
+MEMORY = "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit."
+RUN_LIMIT = "TERM_RUNLIMIT: job killed after reaching LSF run time limit."
+ENDED |= {
+    "=>> PBS: job killed: walltime 3610 exceeded limit 3600": ("failed", "time_limit"),
+    "=>> PBS: job killed: mem 268435500kb exceeded limit 268435456kb": ("failed", "host_oom"),
+    "=>> PBS: job killed: node 2 (node8) requested job terminate, 'EOF' (code 1099)": ("failed", "node_lost"),
+}
+
+
+def report(how: list[str], where: str = "is above this job summary.") -> list[str]:
+    """What LSF writes into the output of a job that is over; it takes the times of the cluster, here UTC."""
+    return [
+        "", "------------------------------------------------------------", "Sender: LSF System <lsfadmin@node7>",
+        "Subject: Job 48213: <llm> in cluster <lab> " + ("Done" if "Successfully" in how[-1] else "Exited"), "",
+        "Job <llm> was submitted from host <login1> by user <me> in cluster <lab> at Fri Nov 20 09:59:55 2026",
+        "Job was executed on host(s) <8*node7>, in queue <gpu>, as user <me> in cluster <lab>",
+        "Started at Fri Nov 20 09:59:58 2026", "Terminated at Fri Nov 20 10:00:25 2026",
+        "Results reported at Fri Nov 20 10:00:26 2026", "", "Your job looked like:", "",
+        "------------------------------------------------------------", "# LSBATCH: User input", "torchrun train.py",
+        "------------------------------------------------------------", "", *how, "", "Resource usage summary:", "",
+        "    CPU time :                                   5014.20 sec.",
+        "    Max Memory :                                 262144 MB",
+        "    Total Requested Memory :                     262144.00 MB", "", f"The output (if any) {where}", "",
+    ]  # fmt: skip
+
+
+OF_LSF = {
+    "completed": (["Successfully completed."], "completed", None),
+    "memory": ([MEMORY, "Exited with exit code 137."], "failed", "host_oom"),
+    "limit of time": ([RUN_LIMIT, "Exited with exit code 140."], "failed", "time_limit"),
+    "owner": (["TERM_OWNER: job killed by owner.", "Exited with exit code 130."], "stopped", None),
+    "administrator": (["TERM_ADMIN: job killed by root or LSF administrator.", "Exited by signal 9."], "stopped", None),
+    "preempted": (
+        ["TERM_PREEMPT: job killed after preemption.", "Exited with exit code 137."],
+        "preempted",
+        "preemption",
+    ),
+    "killed": (["Exited with exit code 137."], "failed", "sigkill"),
+    "crashed": (["Exited by signal 11. The CPU time used is 33.2 seconds."], "failed", "crash"),
+}
+
+
+@pytest.mark.parametrize(("how", "outcome", "cause"), OF_LSF.values(), ids=OF_LSF)
+@pytest.mark.parametrize("is_above", [True, False])
+def test_lsf_s_report_says_how_a_run_ended(
+    how: list[str], outcome: str, cause: str | None, is_above: bool, tmp_path: Path
+):
+    lines = [*STEPS, *report(how)] if is_above else [*report(how, "follows:"), *STEPS]
+    (path,) = written({"files": {"run.log": lines}}, tmp_path)
+    (view,) = derived(imported(path))
+    assert view.outcome == outcome
+    assert [incident.verdict.cause for incident in view.incidents] == ([] if cause is None else [cause])
+    ended = 1795168825 if is_above else 1795168819  # a report before the output is not put after it by its stamp
+    assert view.ended_at is not None and view.ended_at // 10**9 == ended
+    named = [each.verdict.cause for each in interruptions(read_run_files([str(path)]))]
+    assert named == ([] if outcome == "completed" else [cause or "operator_stop"])
+
+
+@pytest.mark.parametrize("goes_back", [True, False])
+def test_what_follows_lsf_s_report_in_a_log_is_another_job(goes_back: bool, tmp_path: Path):
+    """`bsub -o` appends; a job that saved at its last step goes on with the next."""
+    first = 10 if goes_back else 20
+    again = [
+        f"[2026-11-20 11:00:{second:02}] iteration {first + second}/ 200 | elapsed time per iteration (ms): 1000.0 |"
+        " lm loss: 1.0 |" for second in range(12)
+    ]  # fmt: skip
+    lines = [*STEPS, *report([RUN_LIMIT, "Exited with exit code 140."]), *again, *report(["Successfully completed."])]
+    (path,) = written({"files": {"run.log": lines}}, tmp_path)
+    (view,) = derived(imported(path))
+    assert [(each.outcome, each.scope) for each in view.attempts] == [("failed", None), ("completed", "resubmit")]
+    assert (view.outcome, view.high_water_step) == ("completed", first + 11)
+    (incident,) = view.incidents
+    assert incident.verdict.cause == "time_limit"
+    assert [each.verdict.cause for each in interruptions(read_run_files([str(path)]))] == ["time_limit"]
+
+
 @pytest.mark.parametrize(("line", "told"), ENDED.items())
 def test_a_scheduler_s_word_alone_says_how_a_run_ended(line: str, told: tuple[str, str | None], tmp_path: Path):
     outcome, cause = told

@@ -95,6 +95,12 @@ def checkpoint_blocks(
     return blocks
 
 
+def _running_again(incident: IncidentMark) -> str:
+    if incident.is_down_untold:
+        return text.DOWN_UNTOLD
+    return f"running again after {text.duration(incident.time_to_restart_ns)}"
+
+
 def incident_blocks(incidents: Sequence[IncidentMark], as_of: int, axis: Axis, link: str) -> list[Block]:
     """A block per incident; `link` is the address of an incident without its id."""
     blocks = []
@@ -103,16 +109,19 @@ def incident_blocks(incidents: Sequence[IncidentMark], as_of: int, axis: Axis, l
         name = "planned restart" if incident.is_planned else text.cause(incident.cause)
         tone = Tone.OPEN if incident.is_open else Tone.PLANNED if incident.is_planned else Tone.FAULT
         lost = (
-            "lost steps unknown" if incident.lost_steps is None else text.count(incident.lost_steps, "step") + " lost"
+            "lost steps unknown"
+            if incident.lost_steps is None
+            else text.steps_lost(incident.lost_steps, incident.told_every)
         )
         cost = "" if incident.lost_gpu_ns is None else " · " + text.gpu_hours(incident.lost_gpu_ns)
-        ending = "recovered in " + text.duration(incident.time_to_recover_ns)
+        at_least = "at least " if incident.is_down_untold else ""
+        ending = f"recovered in {at_least}{text.duration(incident.time_to_recover_ns)}"
         if incident.time_to_recover_ns is None:
             ending = "not over yet" if incident.is_open else "never regained"
         hover = (
             f"<b>{html.escape(name)}</b>  {ending}<br>"
             f"{axis.clock(incident.started_at)} – {axis.clock(end)} {axis.name}<br>"
-            f"running again after {text.duration(incident.time_to_restart_ns)} · {lost}{cost}"
+            f"{_running_again(incident)} · {lost}{cost}"
         )
         blocks.append(Block(incident.started_at, end, tone, name, hover, link + quote(incident.incident_id, safe="")))
     return blocks

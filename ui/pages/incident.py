@@ -192,7 +192,8 @@ def _recovery_words(incident: Incident) -> str:
         return f"{text.duration(incident.so_far_ns)} so far"
     if incident.ended_at is None:
         return f"never: the run ended {text.duration(incident.so_far_ns)} later"
-    return text.duration(incident.time_to_recover_ns)
+    known = text.duration(incident.time_to_recover_ns)
+    return f"at least {known}: {text.DOWN_UNTOLD}" if incident.is_down_untold else known
 
 
 def _anatomy(incident: Incident) -> Markup:
@@ -206,11 +207,15 @@ def _anatomy(incident: Incident) -> Markup:
         for part in incident.parts
     ]
     unknown = "not known yet" if incident.is_open else "unknown: no restart told a step"
+
+    def lost(known: str) -> str:
+        return text.told_lost(known, incident.told_every)
+
     cost = [
         ("time to restart", text.to_restart(incident) if incident.restarted_at else "not yet"),
         ("time to recover", _recovery_words(incident)),
-        ("steps lost", unknown if incident.lost_steps is None else text.number(incident.lost_steps)),
-        ("training to redo", unknown if incident.lost_ns is None else text.duration(incident.lost_ns)),
+        ("steps lost", unknown if incident.lost_steps is None else lost(text.number(incident.lost_steps))),
+        ("training to redo", unknown if incident.lost_ns is None else lost(text.duration(incident.lost_ns))),
         ("cost", text.gpu_cost(incident, "unknown: no GPU number was told")),
     ]
     if incident.rollback is not None:

@@ -230,8 +230,12 @@ def _incident_row(incident: Incident, longest: int) -> Sequence[Content]:
         text.DASH if incident.scope is None else text.SCOPES[incident.scope],
         anatomy_bar(incident, longest),
         _to_restart(incident),
-        [text.duration(incident.so_far_ns), " so far" if incident.is_open else "" if incident.ended_at else ", never"],
-        text.number(incident.lost_steps)
+        [
+            "at least " if incident.is_down_untold else "",
+            text.duration(incident.so_far_ns),
+            " so far" if incident.is_open else "" if incident.ended_at else ", never",
+        ],
+        text.at_least(text.number(incident.lost_steps), incident.told_every)
         if incident.lost_steps is not None
         else "not yet"
         if incident.is_open
@@ -246,7 +250,7 @@ def _to_restart(incident: Incident) -> str:
         return "not yet"
     return (
         text.DASH
-        if incident.untold_ns and not incident.time_to_restart_ns
+        if (incident.untold_ns or incident.is_down_untold) and not incident.time_to_restart_ns
         else text.duration(incident.time_to_restart_ns)
     )
 

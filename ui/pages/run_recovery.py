@@ -63,7 +63,11 @@ def _rates(rates: FailureRates) -> Markup:
 
 
 def _strip(view: RunView) -> list[Markup]:
-    recovered = [incident for incident in view.unplanned_incidents if incident.time_to_recover_ns is not None]
+    recovered = [
+        incident
+        for incident in view.unplanned_incidents
+        if incident.time_to_recover_ns is not None and not incident.is_down_untold
+    ]
     if not recovered:
         return []
     strip = recovery_strip([(incident.incident_id, incident.so_far_ns) for incident in recovered])
@@ -104,7 +108,9 @@ def _row(each: RecoveryDistribution) -> Sequence[Content]:
         _tail(recover, 20, lambda of: of.p95_ns),
         text.DASH if recover is None else text.duration(recover.max_ns),
         text.number(each.failed_relaunches),
-        text.DASH if each.lost_steps is None else text.number(each.lost_steps),
+        text.DASH
+        if each.lost_steps is None
+        else f"{'at least ' if each.is_loss_least else ''}{text.number(each.lost_steps)}",
         lost,
     )
 

@@ -78,7 +78,11 @@ def attempts_panel(view: RunView) -> Markup:
                 _ending(attempt, view.state),
                 _steps(attempt),
                 text.number(attempt.resumed_from_step, text.DASH),
-                text.DASH if rollback is None else f"{text.number(rollback.steps)} · {text.duration(rollback.lost_ns)}",
+                text.DASH
+                if rollback is None
+                else text.at_least(
+                    f"{text.number(rollback.steps)} · {text.duration(rollback.lost_ns)}", rollback.told_every
+                ),
                 _world(attempt),
                 _config(attempt),
                 exit_codes(attempt.exit_codes),

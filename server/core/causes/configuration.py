@@ -25,6 +25,12 @@ RULE = CauseRule(
     order=26,
     lines=(
         line(
+            r"PBS: job killed: (?:ncpus|cpupercent)\b[^\n]{0,60}",
+            "The scheduler killed the job: it used more processors than it asked for ({words}).",
+            confidence=0.9,
+            advice="Ask for as many processors as its threads and loader workers keep busy, or start fewer of them.",
+        ),
+        line(
             r"EADDRINUSE|address already in use"
             r"|failed to (?:listen|bind) on any local network address[^\n]{0,80}",
             "{where} could not listen: its port is taken ({words}).",

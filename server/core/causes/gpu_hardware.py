@@ -206,6 +206,12 @@ LINES: tuple[LinePattern, ...] = (
         sources=("kubernetes",),
     ),
     line(
+        r"gres/gpu count reported lower than configured \(\d{1,4} < \d{1,4}\)",
+        "Slurm finds fewer GPUs on the node than it is configured to have ({words}).",
+        confidence=0.7,
+        sources=("slurm",),
+    ),
+    line(
         r"row remap(?:ping|per)[^\n]{0,30}fail[^\n]{0,60}"
         r"|DBE[^\n]{0,40}count[^\n]{0,30}[1-9]|NVSwitch[^\n]{0,60}fatal[^\n]{0,60}"
         r"|SXid[^\n]{0,80}fatal[^\n]{0,60}",

@@ -132,6 +132,15 @@ RULE = CauseRule(
             confidence=0.95,
             weight=Weight.ESTABLISHED,
         ),
+        line(
+            r"TERM_(?:MEMLIMIT|SWAP): job killed[^\n]{0,60}|PBS: job killed: [pv]?mem\b[^\n]{0,80}"
+            r"|Cgroup mem(?:ory|sw)? limit exceeded[^\n]{0,80}",
+            "The scheduler killed the job: it used more memory than it asked for ({words}).",
+            role=CausalRole.CONFIRMATION,
+            confidence=0.95,
+            weight=Weight.ESTABLISHED,
+            advice="Ask for more memory, or look at data loader workers and pinned memory.",
+        ),
         line(r"invoked oom-killer", role=CausalRole.CONFIRMATION),
         line(
             r"(?:\b|_Array)MemoryError\b[^\n]{0,120}|DefaultCPUAllocator: can'?t allocate memory"

@@ -85,6 +85,7 @@ RULE = CauseRule(
             r"|NODE_FAIL\b[^\n]{0,60}|Node failure on [\w.-]{1,80}"
             r"|NodeDiedError[^\n]{0,100}|\bnode\b[^\n]{0,260}marked dead[^\n]{0,40}"
             r"|Host EC2 [^\n]{0,60}terminated|Raylet is terminated|raylet (?:has )?died unexpectedly"
+            r"|PBS: job killed: node \d{1,6}[^\n]{0,160}"
             r"|\bits node has died\b|[Oo]wner's node has crashed"
             r"|[Tt]he node (?:\(IP: [\d.]{7,40}[^\n]{0,120}\) )?has died\b[^\n]{0,60}"
             r"|NodeStatusUnknown|Kubelet stopped posting node status"
@@ -118,6 +119,13 @@ RULE = CauseRule(
             confidence=0.93,
             weight=Weight.ESTABLISHED,
             sources=("slurm",),
+        ),
+        line(
+            r"State=LAUNCH_FAILED\b[^\n]{0,80}|NodeName=[\w.-]{1,100} State=\S{1,80} Reason=Prolog error[^\n]{0,60}",
+            "The job could not be started on its node, whose prolog or daemon failed: {words}.",
+            confidence=0.8,
+            sources=("slurm",),
+            advice="Look at the log of slurmd and of the prolog on that node; Slurm drained it and may hold the job.",
         ),
         line(
             r"HyperPod UnschedulablePending(?:Replacement|Reboot)[^\n]{0,160}",

@@ -61,7 +61,7 @@ RULE = CauseRule(
         line(
             r"KeyboardInterrupt\b|Received (?:2|Signals\.SIGINT|SIGINT) death signal"
             r"|got signal: 2\b|scancel\b[^\n]{0,40}|CANCELLED by \d{1,10}"
-            r"|CANCELLED AT \S{1,40} \*{3}"
+            r"|CANCELLED AT \S{1,40} \*{3}|TERM_(?:FORCE_|REQUEUE_)?(?:OWNER|ADMIN): job killed[^\n]{0,60}"
             r"|req=WorkloadControlRequest[^\n]{0,160}ShutdownWorkload[^\n]{0,120}",
             "A person or a plan stopped it ({words}).",
             confidence=0.85,

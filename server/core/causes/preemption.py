@@ -46,7 +46,7 @@ RULE = CauseRule(
     lines=(
         line(
             r"CANCELLED AT [^\n]{0,40}DUE TO PREEMPTION"
-            r"|preempted JobId=\d{1,12}[^\n]{0,120}"
+            r"|TERM_PREEMPT: job killed[^\n]{0,40}|preempted JobId=\d{1,12}[^\n]{0,120}"
             r"|\bPreempted(?: by |[^\n]{0,3}$)[^\n]{0,120}"
             r"|PreemptionByScheduler[^\n]{0,60}|EvictionByEvictionAPI[^\n]{0,60}"
             r"|TerminationByKubelet[^\n]{0,60}"

@@ -28,7 +28,8 @@ RULE = CauseRule(
             r"|DeadlineExceeded\b(?![^\n]{0,40}(?:grpc|RPC|store))[^\n]{0,60}"
             r"|MaximumExecutionTimeExceeded"
             r"|Job (?:has )?reached (?:its )?(?:time|wall) ?limit[^\n]{0,60}"
-            r"|exit(?:ing)? program after [\d.]{1,12} minutes|PBS: job killed: walltime",
+            r"|exit(?:ing)? program after [\d.]{1,12} minutes|PBS: job killed: (?:walltime|cput)[^\n]{0,60}"
+            r"|TERM_(?:RUNLIMIT|CPULIMIT|DEADLINE|WINDOW): job killed[^\n]{0,60}",
             "The job reached its time limit ({words}).",
             confidence=0.95,
             weight=Weight.ESTABLISHED,

@@ -73,6 +73,9 @@ BENIGN = (
 )
 
 
+TASKS_EXITED = re.compile(
+    r"srun: error: \S{1,100}: tasks? (?P<tasks>[\d,-]{1,60}): Exited with exit code (?P<code>\d{1,3})\b"
+)
 _FRAME = re.compile(r"^(?:[^\n]{0,1000}/)?(?P<file>[^/\n]{1,200}):(?P<line>\d{1,9}) in (?P<function>\S{1,200})$")
 
 
@@ -216,8 +219,14 @@ def _aborted(case: Case, first: Sign) -> int | None:
 
 def _only_failed(case: Case) -> int | None:
     """The one rank that ended by itself with an error, where nobody says who raised."""
-    own = sorted({rank for rank, code in case.exit_codes if 0 < code < 128})
-    return own[0] if len(own) == 1 else None
+    own = {rank for rank, code in case.exit_codes if 0 < code < 128}
+    for sign in case.signs:
+        told = TASKS_EXITED.search(sign.text)
+        if told is not None and 0 < int(told["code"]) < 128:
+            if sign.rank is None or not told["tasks"].isdigit():
+                return None  # several of them, or whose tasks are no ranks
+            own.add(sign.rank)
+    return own.pop() if len(own) == 1 else None
 
 
 def _left_others(case: Case) -> WorkerExit | None:
