@@ -28,6 +28,10 @@ _FOREIGN = {
     b"\x1f\x9d": "compress", b"\x5d\x00\x00\x80": "lzma", b"\x5d\x00\x00\x00\x04": "lzma", b"LZIP": "lzip",
     b"PK\x03\x04": "zip", b"PK\x05\x06": "zip",
 }  # fmt: skip
+_UNPACKERS = {
+    "zstd": "zstd -d", "lz4": "lz4 -d", "7z": "7z x", "rar": "unrar x", "compress": "uncompress", "lzma": "unlzma",
+    "lzip": "lzip -d",
+}  # fmt: skip
 BROKEN = (zlib.error, lzma.LZMAError, EOFError, OSError)
 """What the readers of packed bytes raise."""
 
@@ -150,14 +154,33 @@ class UnpackedStream(io.RawIOBase):
         super().close()
 
 
-def open_packed(path: Path, on_cut: Callable[[str], object] = lambda _: None) -> BinaryIO:
-    """A file as it is, or what comes out of it where it is packed. `on_cut` hears how, where it is cut off.
+def unpack_first(head: bytes) -> str | None:
+    """What to say of a file that begins so and is packed in a way that is not read; None for all others.
 
-    Raises OSError, also while it is read.
+    A zip is no one file, and is left to who opens archives.
     """
-    file = path.open("rb")
-    packing = packing_of(file.peek(8)[:8])
+    packing = foreign_packing_of(head)
+    if packing is None or packing == "zip":
+        return None
+    command = _UNPACKERS.get(packing)
+    return f"compressed with {packing}: unpack it first" + (f" ({command})" if command else "")
+
+
+def open_packed(
+    path: Path, on_cut: Callable[[str], object] = lambda _: None, opened: io.BufferedReader | None = None
+) -> BinaryIO:
+    """A file as it is, or what comes out of it where it is packed. `on_cut` hears how, where it is cut off. `opened`:
+    the file, where it is open already.
+
+    Raises OSError, also while it is read, and for a file that is packed in a way that is not read here.
+    """
+    file = path.open("rb") if opened is None else opened
+    head = file.peek(8)[:8]
+    packing = packing_of(head)
     if packing is None:
+        if (said := unpack_first(head)) is not None:
+            file.close()
+            raise OSError(said)
         return file
     return io.BufferedReader(UnpackedStream(file, packing, on_cut=lambda: on_cut(packing)), _FED)  # type: ignore[return-value]
 

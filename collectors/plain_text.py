@@ -52,10 +52,13 @@ class TextRead:
     """Its stamps say their time zone."""
 
 
-def evidence_of_text(content: bytes, year: int | None = None, patience: Patience | None = None) -> TextRead:
-    """The telling lines of a text. `year`: of stamps that leave it out; `patience`: how long the reading may take."""
+def evidence_of_text(content: bytes, near: int | None = None, patience: Patience | None = None) -> TextRead:
+    """The telling lines of a text, read within `patience`.
+
+    `near`: the instant, in ns, about which stamps that leave the year out lie.
+    """
     patience = patience or Patience(None)
-    read = read_log(io.BytesIO(content), emitter="text", run="text", fallback_at=UNTOLD, year=year, patience=patience)
+    read = read_log(io.BytesIO(content), emitter="text", run="text", fallback_at=UNTOLD, near=near, patience=patience)
     pieces = [
         Piece(
             fact.source, fact.text, fact.code, fact.attributes, fact.rank, fact.node,

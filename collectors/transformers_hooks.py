@@ -7,16 +7,21 @@ Rules
 - The Trainer saves while training waits, and says when it is done: the save begins when the Trainer decides on it, or
   when the evaluation before it ends.
 - A callback hears of a checkpoint that was loaded only when training begins, so its load has no length.
+- Waits for data of at least a tenth of a second are stated (`watch_data`), once the first step began. No callback hears
+  of batches, so the Trainer's `get_batch_samples` is put behind a watch, for those Trainers that have this callback. A
+  Trainer of one's own that fetches batches elsewhere tells no waits; shorter ones count as the step that follows.
 - Nothing here raises into training.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, suppress
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 from rerail.collectors.recorder import Recorder
+from rerail.collectors.torch_hooks import watch_data
 
 
 def recorder_callback(recorder: Recorder | None = None) -> Any:
@@ -32,11 +37,14 @@ class _Observer:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self._began = False
+        self.has_begun = False
+        """The first step began."""
         self._evaluating: AbstractContextManager[None] | None = None
         self._saving: AbstractContextManager[None] | None = None
 
     def on_train_begin(self, args: Any, state: Any, _control: Any, **_: Any) -> None:
+        with suppress(Exception):
+            _watch_batches()
         with suppress(Exception):
             target = int(state.max_steps) if state.max_steps and state.max_steps > 0 else None
             if self.recorder.is_first_rank:
@@ -48,8 +56,8 @@ class _Observer:
                 self.recorder.loaded(int(state.global_step), 0.0)
 
     def on_step_begin(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
-        if not self._began:
-            self._began = True
+        if not self.has_begun:
+            self.has_begun = True
             self.recorder.ready()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -87,6 +95,26 @@ class _Observer:
             place = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
             self._saving = self.recorder.saving(int(state.global_step), location=str(place))
             self._saving.__enter__()
+
+
+def _watch_batches() -> None:
+    """Put the fetching of batches behind a watch, once in a process."""
+    from transformers import Trainer
+
+    fetch = Trainer.get_batch_samples
+    if hasattr(fetch, "is_watched"):
+        return
+
+    @wraps(fetch)
+    def watched(trainer: Any, batches: Any, *others: Any, **named: Any) -> Any:
+        with suppress(Exception):
+            observer = next((each for each in trainer.callback_handler.callbacks if isinstance(each, _Observer)), None)
+            if observer is not None and observer.has_begun:
+                batches = watch_data(observer.recorder, batches)
+        return fetch(trainer, batches, *others, **named)
+
+    watched.is_watched = True  # type: ignore[attr-defined]
+    Trainer.get_batch_samples = watched
 
 
 def _leave(block: AbstractContextManager[None] | None) -> None:

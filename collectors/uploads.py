@@ -67,26 +67,26 @@ def understood(
     name: str,
     content: bytes,
     rank: int | None = None,
-    year: int | None = None,
+    near: int | None = None,
     patience: Patience | None = None,
 ) -> Understood:
     """What a file is, and its evidence. `rank` is whose it is, where somebody says so.
 
-    `year`: of stamps that leave it out. `patience`: for this file and what else is given with it; of a text what was
-    read until then is taken.
+    `near`: the instant, in ns, about which stamps that leave the year out lie. `patience`: for this file and what else
+    is given with it; of a text what was read until then is taken.
     """
     patience = patience or Patience(PATIENCE_SECONDS)
     try:
         content, layers, is_cut = opened(content, patience)
     except ValueError as error:
         return Understood(Kind.UNKNOWN, refused=(str(error),))
-    found = _understood(name, content, rank, year, patience)
+    found = _understood(name, content, rank, near, patience)
     return (
         replace(found, remarks=(*found.remarks, CUT_OFF.format(packing=" in ".join(layers[::-1])))) if is_cut else found
     )
 
 
-def _understood(name: str, content: bytes, rank: int | None, year: int | None, patience: Patience) -> Understood:
+def _understood(name: str, content: bytes, rank: int | None, near: int | None, patience: Patience) -> Understood:
     """What an unpacked file is."""
     content = text_bytes(content)
     if not content.strip(b"\0 \t\r\n\f\v"):
@@ -113,7 +113,7 @@ def _understood(name: str, content: bytes, rank: int | None, year: int | None, p
         return Understood(Kind.UNKNOWN, refused=("neither a flight recorder dump nor text",))
     if (packing := foreign_packing_of(content)) is not None:
         return Understood(Kind.UNKNOWN, refused=(f"packed as {packing}, which is not unpacked here",))
-    read = evidence_of_text(content, year, patience)
+    read = evidence_of_text(content, near, patience)
     kind = Kind.KERNEL_LOG if is_kernel_log(read.pieces) else Kind.LOG
     refused = () if read.pieces else ("no line of it tells of a fault",)
     return Understood(kind, tuple(read.pieces), refused, tuple(read.remarks), read.zone_is_told)

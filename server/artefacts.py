@@ -230,10 +230,10 @@ class ArtefactDesk:
                 f"this very file was given to incident {known.incident_id} as {known.name}",
                 "the evidence of one file belongs to one incident of a run: open that one to see it or take it back",
             )
-        year = time.gmtime((incident.noticed_at or incident.started_at) // 10**9).tm_year
+        near = incident.noticed_at or incident.started_at
         # Masked first: it must be whole, while of the reading what was read in time counts.
         shown = kept_content(name, content, patience)
-        told = understood(name, content, rank, year, patience)
+        told = understood(name, content, rank, near, patience)
         if patience.is_ended:
             raise stopped()
         if told.kind is Kind.FLIGHT_RECORDER:

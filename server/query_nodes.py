@@ -181,7 +181,15 @@ def _events(told: Sequence[NodeOfRun]) -> tuple[NodeEvent, ...]:
             known = xid(each.code)
             meaning = known.meaning if known.mnemonic else "not in the catalogue of this version"
             events.append(
-                NodeEvent(each.at, "xid", f"XID {each.code}", meaning, of_run.run, None, asks_for_hand(each.code))
+                NodeEvent(
+                    each.at,
+                    "xid",
+                    f"XID {each.code}",
+                    meaning,
+                    of_run.run,
+                    needs_a_hand=asks_for_hand(each.code),
+                    source=each.source,
+                )
             )
         taken |= here
         for change in of_run.history.states:

@@ -245,6 +245,8 @@ class NodeEvent:
     run_id: str
     until: int | None = None
     needs_a_hand: bool = False
+    source: str = ""
+    """Who told of an XID (`kernel`, `dcgm`); empty where that was not kept."""
 
 
 @dataclass(frozen=True, slots=True)

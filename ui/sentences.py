@@ -8,12 +8,15 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rerail.server.core.facts import Phase
-from rerail.server.core.view import Account, Incident, RunState, RunView
+from rerail.server.core.view import Account, Incident, MachineWord, RunState, RunView
 from rerail.ui import text
 from rerail.ui.address import incident_path
+
+LONGEST_WORD = 160
 
 LOSSES = {
     "faults": "faults",
@@ -51,6 +54,8 @@ def run_sentence(view: RunView) -> tuple[Phrase, ...]:
                 "ranks, tells what it cost."
             ),
         )
+    if goodput is None and view.machines_say:
+        return _machines_sentence(view.machines_say)
     if goodput is None:
         return (Phrase("Nothing has happened yet: no attempt and no queue has been told of this run."),)
     if not view.sees_training:
@@ -86,6 +91,23 @@ def run_sentence(view: RunView) -> tuple[Phrase, ...]:
         phrases.append(Phrase(name, incident_path(worst.incident_id)))
         phrases.append(Phrase(f", cost {cost}."))
     return tuple(phrases)
+
+
+def _machines_sentence(said: Sequence[MachineWord]) -> tuple[Phrase, ...]:
+    """The last that machines said which is no good news, of a run of which nobody told an attempt."""
+    last = next((word for word in reversed(said) if word.code != "ready"), said[-1])
+    nodes = len({word.node for word in said})
+    what = last.text if last.source else text.NODE_STATES.get(last.code or "", last.code or "")
+    what = what if len(what) <= LONGEST_WORD else what[: LONGEST_WORD - 1] + "…"
+    return (
+        Phrase("Its machines spoke: "),
+        Phrase(f"{last.node}: {what}", "#machines", True),
+        Phrase(f", the last of {text.count(len(said), 'statement')} of {text.count(nodes, 'node')}. "),
+        Phrase(
+            "There is no incident, since nobody told of an attempt: a launcher's log, or rerail agent beside the "
+            "ranks, tells what it cost."
+        ),
+    )
 
 
 def _unseen_sentence(view: RunView) -> tuple[Phrase, ...]:

@@ -151,6 +151,11 @@ INITIATORS = {
     Initiator.MONITOR: "a monitor",
 }
 
+NODE_STATES = {"not_ready": "not ready", "ready": "ready", "drained": "drained", "lost": "lost"}
+
+TELLERS = {"kernel": "its kernel log", "dcgm": "DCGM (Prometheus)", "prometheus": "Prometheus"}
+"""Who tells of a machine, by the source of evidence."""
+
 STATES = {RunState.ALIVE: "alive", RunState.SILENT: "silent", RunState.ENDED: "ended"}
 
 DOMAINS = {Domain.WORKLOAD: "workload", Domain.INFRASTRUCTURE: "infrastructure", Domain.UNKNOWN: "unknown domain"}
@@ -205,3 +210,8 @@ def setting(told: Setting) -> str:
     if told.knob.unit == "s":
         return duration(round(float(told.value) * 1_000_000_000))
     return f"{number(int(told.value))} {told.knob.unit}".strip()
+
+
+def teller(source: str) -> str:
+    """Who told something of a machine, in words; a source that has none as it is called."""
+    return TELLERS.get(source, source)

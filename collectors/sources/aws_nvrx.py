@@ -67,6 +67,7 @@ _WASTED = re.compile(rf"Wasted steps: (\d+) \({_SECONDS}\), Shutdown: {_SECONDS}
 KINDS = {"IN-PROCESS": ("iteration", Scope.IN_PROCESS), "IN-JOB": ("restart", Scope.IN_JOB),
          "CONTAINER": ("requeue", Scope.REQUEUE)}  # fmt: skip
 
+LARGEST_RESULTS = 64 * 1024 * 1024
 FIGURES = (
     "training_goodput_pct", "infra_goodput_pct", "training_efficiency_pct", "job_wall_time_seconds", "wasted_steps",
     "cumulative_training_time_seconds", "wasted_time_seconds", "total_shutdown_time_seconds", "total_faults",
@@ -83,7 +84,13 @@ def read(file: OldFile) -> Iterator[Fact]:
     if first is None:
         return
     if first[1].lstrip().startswith(b"{"):
-        yield from _results(file, b"".join([first[1], *(line for _, line in lines)]), first[0])
+        body = bytearray(first[1])
+        for _, line in lines:
+            body += line
+            if len(body) > LARGEST_RESULTS:
+                file.refuse(first[0], FactError("", "{…", f"results of more than {LARGEST_RESULTS} bytes"))
+                return
+        yield from _results(file, bytes(body), first[0])
         return
     log = _Log(file)
     yield from log.facts([first])

@@ -103,7 +103,7 @@ def _ends(told: ErrorFile) -> list[Ended]:
 
 
 def _read(old: OldFile) -> Iterator[Evidence]:
-    data = b"".join(line for _, line in old.lines)
+    data = old.content()
     try:
         yield from evidence_of_error_file(
             data,

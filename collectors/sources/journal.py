@@ -5,6 +5,7 @@ Rules
   when it is back.
 - An entry's number in the journal (`i=` of its cursor) is its place; with the journal's own id (`s=`) it is the same
   whoever reads it. An entry without it is passed over.
+- Of a long backlog so much is read at once as `LARGEST_ANSWER` holds.
 - A cursor that is no longer there makes journalctl begin at the nearest entry, or fail: then it is begun anew.
 """
 
@@ -12,15 +13,15 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rerail.collectors.identity import inherited
+from rerail.collectors.asked_programs import ProgramHung, TooMuchPrinted, ask
 from rerail.collectors.source import SourceDown
 
 COMMAND_SECONDS = 60.0
-LARGEST_ANSWER = 256 * 1024 * 1024
+LARGEST_ANSWER = 64 * 1024 * 1024
+"""Of one look; the next goes on behind its last whole entry."""
 _PLACE = re.compile(r"s=([0-9a-f]{1,40});i=([0-9a-f]{1,15})(?:;|$)")
 _LOST = re.compile(r"[Ff]ailed to seek to cursor|[Ii]nvalid cursor|Failed to seek")
 
@@ -46,22 +47,25 @@ Run = Callable[[Sequence[str]], bytes]
 """Runs a command and gives what it printed. Raises `SourceDown`, `CursorLost`."""
 
 
-def run_journalctl(words: Sequence[str]) -> bytes:
+def run_journalctl(words: Sequence[str], *, seconds: float = COMMAND_SECONDS, largest: int = LARGEST_ANSWER) -> bytes:
     """What journalctl prints. Raises `SourceDown`, `CursorLost`."""
     try:
-        done = subprocess.run(
-            words, capture_output=True, timeout=COMMAND_SECONDS, env={**inherited(), "LC_ALL": "C"}, check=False
-        )
+        printed = ask(words, seconds=seconds, largest=largest, settings={"LC_ALL": "C"})
     except FileNotFoundError:
         raise SourceDown(f"{words[0]} is not installed here") from None
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except TooMuchPrinted as error:
+        begun = error.begun[: error.begun.rfind(b"\n") + 1]
+        if not begun:
+            raise SourceDown(f"{error}, and no entry of them is whole") from None
+        return begun
+    except (OSError, ProgramHung) as error:
         raise SourceDown(f"{words[0]}: {error}"[:300]) from None
-    said = done.stderr.decode("utf-8", "replace").strip()
-    if done.returncode and _LOST.search(said):
+    said = printed.complaint
+    if printed.code and _LOST.search(said):
         raise CursorLost(said.splitlines()[0][:200])
-    if done.returncode or (not done.stdout and re.search(r"No journal files|not seeing messages|ermission", said)):
-        raise SourceDown(f"{words[0]} failed with {done.returncode}: {said.splitlines()[0][:200] if said else '?'}")
-    return done.stdout[:LARGEST_ANSWER]
+    if printed.code or (not printed.output and re.search(r"No journal files|not seeing messages|ermission", said)):
+        raise SourceDown(f"{words[0]} failed with {printed.code}: {said.splitlines()[0][:200] if said else '?'}")
+    return printed.output
 
 
 def command(cursor: str | None, since: int) -> list[str]:

@@ -203,7 +203,7 @@ class FileOpening:
                 return
             if memory.get("mark") != mark or size < memory["offset"]:
                 memory.update(mark=mark, offset=0, from_since=since if "mark" not in memory else 0)
-            clock = LocalClock(year=time.gmtime(status.st_mtime).tm_year)
+            clock = LocalClock(latest=status.st_mtime_ns)
             for offset, raw, after in whole_lines(self._path, memory["offset"]):
                 raw = raw.lstrip(b"\0")
                 record = unwrapped(raw)  # `journalctl -o json`, and what else writes a line as a record

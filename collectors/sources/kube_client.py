@@ -18,7 +18,6 @@ import base64
 import http.client
 import json
 import ssl
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from rerail.collectors.asked_programs import ProgramHung, TooMuchPrinted, ask
 from rerail.collectors.identity import address_in_cluster
 from rerail.collectors.source import NotConfigured
 from rerail.collectors.sources.kube_objects import items, mapping
@@ -36,6 +36,8 @@ PAGE = 500
 CONNECT_SECONDS = 20.0
 WATCH_SECONDS = 240
 LONGEST_LINE = 8 * 1024 * 1024
+LARGEST_CONFIG = 16 * 1024 * 1024
+KUBECTL_SECONDS = 30.0
 LARGEST_PAGE = 256 * 1024 * 1024
 
 
@@ -100,14 +102,21 @@ def _config(path: Path, context: str | None) -> dict[str, Any]:
     words = ["kubectl", "config", "view", "--kubeconfig", str(path), "--raw", "--flatten", "--minify", "-o", "json"]
     words += ["--context", context] if context else []
     try:
-        done = subprocess.run(words, capture_output=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        printed = ask(words, seconds=KUBECTL_SECONDS, largest=LARGEST_CONFIG)
+    except FileNotFoundError:
         raise NotConfigured(
             f"--kubeconfig {path} is not JSON and there is no kubectl to read it: run `kubectl proxy` and give --api"
         ) from None
-    if done.returncode:
-        raise NotConfigured(f"--kubeconfig {path}: {done.stderr.decode('utf-8', 'replace').strip()[:300]}")
-    return mapping(json.loads(done.stdout))
+    except (OSError, ProgramHung, TooMuchPrinted) as error:
+        raise NotConfigured(
+            f"--kubeconfig {path} is not JSON, and kubectl cannot read it: {error}: run `kubectl proxy` and give --api"
+        ) from None
+    if printed.code:
+        raise NotConfigured(f"--kubeconfig {path}: {printed.complaint[:300]}")
+    try:
+        return mapping(json.loads(printed.output))
+    except (ValueError, RecursionError) as error:
+        raise NotConfigured(f"--kubeconfig {path}: what kubectl printed of it is not JSON: {error}"[:500]) from None
 
 
 def _of_kubeconfig(told: dict[str, Any], context: str | None) -> Access:
@@ -164,10 +173,15 @@ class Client:
         self._parts = urlsplit(reach.url)
         self._watch_seconds = watch_seconds
         self._ssl: ssl.SSLContext | None = None
+        self.passed_over: dict[str, str] = {}
+        """Path → what of its last list was no object, in words; nothing where all of it was."""
 
     def pages(self, path: str, selector: str | None = None) -> Iterator[tuple[list[dict[str, Any]], str]]:
         """`(objects, resource version of the list)` page by page. Raises `Unseen`."""
         following = ""
+        broken: list[str] = []
+        count = 0
+        self.passed_over.pop(path, None)
         while True:
             asked: dict[str, Any] = {"limit": PAGE}
             if selector:
@@ -184,8 +198,16 @@ class Client:
                 raise Unseen(None, f"{path}: what answered is not an API server of Kubernetes")
             about = mapping(told.get("metadata"))
             kind = str(told.get("kind") or "").removesuffix("List")
+            sound = [each for each in items(told["items"]) if _is_object(each)]
+            count += len(told["items"])
+            broken += [json.dumps(each)[:100] for each in told["items"] if not _is_object(each)]
+            if broken:
+                self.passed_over[path] = (
+                    f"{path}: {len(broken)} of {count} items of the list passed over, which are no objects with a name "
+                    f"in their metadata, the first: {broken[0]}"
+                )
             # Objects of a list do not say their kind: the list does.
-            yield [{"kind": kind, **each} for each in items(told["items"])], str(about.get("resourceVersion") or "")
+            yield [{"kind": kind, **each} for each in sound], str(about.get("resourceVersion") or "")
             following = str(about.get("continue") or "")
             if not following:
                 return
@@ -259,6 +281,12 @@ class Client:
                 self._ssl.check_hostname = False
                 self._ssl.verify_mode = ssl.CERT_NONE
         return http.client.HTTPSConnection(host, port, timeout=seconds, context=self._ssl)
+
+
+def _is_object(told: object) -> bool:
+    """Whether an item of a list is an object of Kubernetes: it has a name."""
+    name = mapping(mapping(told).get("metadata")).get("name")
+    return isinstance(name, str) and name != ""
 
 
 def _refusal(path: str, response: http.client.HTTPResponse) -> Unseen:

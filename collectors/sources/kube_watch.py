@@ -110,7 +110,8 @@ class Watch(threading.Thread):
                 uids.append(uid_of(told))
                 self._tell(Change(self.resource, "ADDED", slim({**told, "kind": self.resource.kind})))
         self._version = version
-        self._tell(Change(self.resource, "LISTED", version=version, uids=frozenset(uids)))
+        passed_over = self._client.passed_over.get(self.resource.path, "")
+        self._tell(Change(self.resource, "LISTED", version=version, uids=frozenset(uids), reason=passed_over))
 
     def _follow(self) -> None:
         self._tell(Change(self.resource, "SEEN", version=self._version))

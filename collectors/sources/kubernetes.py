@@ -111,6 +111,8 @@ class KubernetesSource:
         self._versions: dict[str, str] = {}
         self._blind: dict[str, Any] = {}
         self._failed: dict[str, str] = {}
+        self._broken: dict[str, str] = {}
+        """Kinds of which the last list held what is no object, and how much of it."""
         self._heard: set[str] = set()
         self._held: list[Change] = []
         self._last_poll = 0.0
@@ -120,7 +122,7 @@ class KubernetesSource:
     @property
     def unseen(self) -> dict[str, str]:
         """What could not be looked at the last time, and why: also where no run is known yet that would be told."""
-        return dict(self._failed)
+        return {**{f"{name} in part": reason for name, reason in self._broken.items()}, **self._failed}
 
     def poll(self, cursor: str | None) -> Polled:
         """What changed since. Raises `SourceDown`."""
@@ -153,7 +155,7 @@ class KubernetesSource:
         memory = _memory(cursor)
         self._facts = self._make(memory)
         self._versions, self._blind = dict(memory["versions"]), dict(memory["blind"])
-        self._failed, self._heard, self._held = {}, set(), []
+        self._failed, self._broken, self._heard, self._held = {}, {}, set(), []
         self._queue = queue.Queue(MOST_WAITING)
         self._at = cursor
         for each in self._resources:
@@ -206,6 +208,7 @@ class KubernetesSource:
                 seen.append(name)
             elif change.what == "LISTED":
                 listed.append(change)
+                self._note_broken(name, change.reason)
             elif change.told:
                 objects.append((change.what, change.told))
             if change.version:
@@ -227,6 +230,11 @@ class KubernetesSource:
     def _is_down(self) -> bool:
         return any(each.is_needed and each.name in self._failed for each in self._resources)
 
+    def _note_broken(self, name: str, reason: str) -> None:
+        self._broken.pop(name, None)
+        if reason:
+            self._broken[name] = reason
+
     def _sights(self, seen: list[str]) -> list[Fact]:
         sight = PartialSight(self.name, self._blind, self._now)
         told: list[Fact] = []
@@ -236,6 +244,12 @@ class KubernetesSource:
         for each in self._resources if not self._is_down() else ():
             if not each.is_needed and each.name in self._failed:
                 told += sight.cannot_see(each.name, self._failed[each.name], self.runs)
+        for each in self._resources:
+            part = f"{each.name} in part"
+            if each.name in self._broken:
+                told += sight.cannot_see(part, self._broken[each.name], self.runs)
+            elif each.name in seen:
+                told += sight.sees(part)
         return told
 
     def _cursor(self) -> str:
@@ -250,7 +264,8 @@ class KubernetesSource:
         self.close()
         memory = _memory(cursor)
         self._facts = self._make(memory)
-        self._versions, self._blind, self._failed = dict(memory["versions"]), dict(memory["blind"]), {}
+        self._versions, self._blind = dict(memory["versions"]), dict(memory["blind"])
+        self._failed, self._broken = {}, {}
         told: list[Fact] = []
         seen: list[str] = []
         objects: list[tuple[str, Object]] = []
@@ -264,6 +279,7 @@ class KubernetesSource:
                         uids.setdefault(each.namespace, set()).update(uid_of(one) for one in found)
                     self._versions[each.name] = version
                 seen.append(each.name)
+                self._note_broken(each.name, self._client.passed_over.get(each.path, ""))
             except Unseen as error:
                 if each.is_needed:
                     self._facts = None

@@ -141,9 +141,7 @@ class LauncherSource:
             return []
         status = path.stat()
         kept = _kept(memory["log"], mark, status.st_size)
-        clock = LocalClock(
-            kept.get("zone", self._zone_seconds), kept.get("year") or time.gmtime(status.st_mtime).tm_year
-        )
+        clock = LocalClock(kept.get("zone", self._zone_seconds), latest=status.st_mtime_ns, near=kept.get("near"))
         state = AttemptState.from_plain(kept.get("state", {}))
         attempts = self._attempts(state, f"launcher/{self._read_on}/{mark}")
         progress = ProgressLog(attempts, clock, ProgressState.from_plain(kept.get("progress", {})))
@@ -189,7 +187,7 @@ class LauncherSource:
         if nuls := nul_count(path, begin, offset):
             logger.warning("%s: %s", path, nul_words(nuls))
         memory["log"] = {
-            "mark": mark, "offset": offset, "zone": clock.zone_seconds, "year": clock.year,
+            "mark": mark, "offset": offset, "zone": clock.zone_seconds, "near": clock.near,
             "state": state.to_plain(), "tracebacks": log.tracebacks.open, "block": log.block,
             "progress": asdict(progress.state),
             "pieces": log.pieces.waiting,
@@ -248,7 +246,7 @@ class LauncherSource:
         )  # fmt: skip
         attempts = self._attempts(state, f"launcher/{self._read_on}/{mark}")
         local = LOCAL_RANK_IN_PATH.search(str(path))
-        clock = LocalClock(self._zone_seconds)
+        clock = LocalClock(self._zone_seconds, latest=path.stat().st_mtime_ns)
         log = LauncherLog(attempts, clock, Tracebacks(kept.get("tracebacks")))
         log.prefix = b"[default%d]:" % int(local[1]) if local else b""
         offset = kept["offset"]

@@ -44,6 +44,23 @@ _LEVELS = ("level", "severity", "levelname", "log.level")
 _STACKS = ("exc_info", "exception", "stack_trace", "stacktrace", "traceback")
 _HEAD = re.compile(rb'^\s{0,8}\{[^\n]{0,16000}?"(?:log|MESSAGE|textPayload|message|msg)" ?: ?["\[]')
 _CUT_RECORD = re.compile(rb'(?<!\\n)", ?"stream": ?"std(?:out|err)"')
+_REST_OF_KERNEL = re.compile(rb"^ (?P<rest>[a-z][\w ,'()-]{2,300}\.?)\r?$")
+_KERNEL_SAYS = re.compile(rb"^.{0,160}?\bkernel: (?:\[ {0,12}\d{1,9}\.\d{1,9}\] ?)?")
+
+
+def with_its_rest(line: bytes, following: bytes) -> bytes:
+    """A line of a kernel log with what stands of it on the next, where that goes on with its sentence.
+
+    A message with a newline in it goes on behind one blank (`dmesg`), or as another message of the kernel, where a log
+    daemon made two of it: then the first ends with a comma or an equals sign.
+    """
+    if (rest := _REST_OF_KERNEL.match(following)) is not None and not line.rstrip().endswith(b"."):
+        return line.rstrip() + b" " + rest["rest"]
+    if line.rstrip().endswith((b"=", b",")):
+        own, other = _KERNEL_SAYS.match(line), _KERNEL_SAYS.match(following)
+        if own is not None and other is not None and b"NVRM:" not in following:
+            return line.rstrip() + following[other.end() :].rstrip()
+    return line
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,9 @@ What is left is in one of these grammars:
 
 Rules
 - Stamps are local time without a zone, and torchelastic's have no year. `LocalClock` fills both in: the zone is that
-  of this machine until a line tells local and universal time at once, the year is that of the last line that had one.
+  of this machine until a line tells local and universal time at once. The year is the one that brings a stamp nearest
+  to the last line that had one; before any had, the latest by which it is not later than its file was written last (a
+  day later, for zones). So lines of December and January rise over New Year.
 - Nothing here raises on any bytes.
 """
 
@@ -100,6 +102,7 @@ _ISO = re.compile(
     r"^(?P<day>\d{4}-\d\d-\d\d)[ T](?P<clock>\d\d:\d\d:\d\d(?:[.,]\d{1,9})?) ?(?P<zone>Z|[+-]\d\d:?\d\d)?"
 )
 _XID = re.compile(r"(?<!S)Xid \((?:PCI:)?[0-9A-Fa-f:.]{4,20}\): {0,4}(\d{1,4})(?!\d)")
+_DAY_NS = 86_400 * 1_000_000_000
 _LEVELS = {"E": "ERROR", "W": "WARNING", "I": "INFO", "F": "FATAL", "C": "CRITICAL"}
 
 
@@ -134,9 +137,20 @@ class Line:
 class LocalClock:
     """Turns stamps without zone or year into nanoseconds since 1970."""
 
-    def __init__(self, zone_seconds: int | None = None, year: int | None = None) -> None:
+    def __init__(
+        self, zone_seconds: int | None = None, year: int | None = None, *, latest: int | None = None,
+        near: int | None = None,
+    ) -> None:  # fmt: skip
+        """Of stamps without a year: `latest`, in ns, is when the last of them can have been written (None: now); `near`
+        an instant that they lie about, as the last stamp with a year is; `year` the one to take where neither is told.
+        """
         self.zone_seconds = zone_seconds
-        self.year = year
+        self.near = near
+        """The instant, in ns, to which a stamp without a year is nearest; None where nothing tells of one."""
+        self._year = year
+        self._latest = latest
+        self._day: tuple[str, str, int | None] | None = None
+        self._year_of_day = 0
         self.is_calibrated = False
         """The log itself told its zone."""
         self._minute = ""
@@ -161,13 +175,14 @@ class LocalClock:
                 seconds = self._minute_seconds + int(second)  # most lines of a log share their minute with the last
             else:
                 parts = time.strptime(whole, "%Y-%m-%d %H:%M:%S")
-                self.year = parts.tm_year
                 if self.zone_seconds is None:
                     seconds = int(time.mktime((*parts[:6], 0, 0, -1)))
                 else:
                     seconds = calendar.timegm(parts) - self.zone_seconds
                 self._minute, self._minute_zone = minute, self.zone_seconds
                 self._minute_seconds = seconds - parts.tm_sec
+                if 946_684_800 <= seconds < 4_102_444_800:
+                    self.near = self._minute_seconds * 1_000_000_000
             nanoseconds = seconds * 1_000_000_000 + int(fraction.ljust(9, "0")[:9] or 0)
         except (ValueError, OverflowError):
             return None
@@ -175,8 +190,45 @@ class LocalClock:
 
     def without_year(self, month: str, day: str, clock: str) -> int | None:
         """Nanoseconds of a stamp that leaves the year out."""
-        year = self.year or time.gmtime().tm_year
-        return self.instant(f"{year:04d}-{month}-{day} {clock}")
+        near = self.near
+        found = self.instant(f"{self._year_for(month, day):04d}-{month}-{day} {clock}")
+        if near is None:
+            self.near = None  # its year was not told
+        return found
+
+    def _year_for(self, month: str, day: str) -> int:
+        """The year of a day of which only that is told."""
+        about = None if self.near is None else self.near // _DAY_NS
+        if self._day == (month, day, about):
+            return self._year_of_day
+        if about is not None:
+            near_year = time.gmtime(about * 86_400).tm_year
+            days = {year: _day_number(year, month, day) for year in range(near_year - 4, near_year + 5)}
+            years = [year for year, number in days.items() if number is not None]
+            year = min(years, key=lambda each: abs((days[each] or 0) - about), default=near_year)
+        elif self._year is not None and self._latest is None:
+            year = self._year
+        else:
+            last = (time.time_ns() if self._latest is None else self._latest) // _DAY_NS + 1
+            last_year = time.gmtime(last * 86_400).tm_year
+            year = next(
+                (
+                    each
+                    for each in range(last_year, last_year - 9, -1)
+                    if (number := _day_number(each, month, day)) is not None and number <= last
+                ),
+                last_year,
+            )
+        self._day, self._year_of_day = (month, day, about), year
+        return year
+
+
+def _day_number(year: int, month: str, day: str) -> int | None:
+    """The days from 1970 to a date; None where that year has no such day."""
+    try:
+        return calendar.timegm(time.strptime(f"{year:04d}-{month}-{day}", "%Y-%m-%d")) // 86_400
+    except ValueError:
+        return None
 
 
 def universal_instant(stamp: str) -> int | None:

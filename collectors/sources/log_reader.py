@@ -25,7 +25,7 @@ from rerail.collectors.patience import Patience
 from rerail.collectors.sources.attempts import MOST_WAITING, Attempts, AttemptState
 from rerail.collectors.sources.going_on import Hints, hints_before
 from rerail.collectors.sources.launcher_log import LauncherLog
-from rerail.collectors.sources.line_wrappings import cut_records, is_piece
+from rerail.collectors.sources.line_wrappings import cut_records, is_piece, with_its_rest
 from rerail.collectors.sources.log_lines import LocalClock
 from rerail.collectors.sources.progress import ProgressLog
 from rerail.collectors.sources.progress_lines import SIGNS, may_tell
@@ -257,6 +257,8 @@ def read_log(
     fallback_at: int | None = None,
     zone_seconds: int | None = 0,
     year: int | None = None,
+    latest: int | None = None,
+    near: int | None = None,
     restart: int | None = None,
     written_at: int | None = None,
     prefix: bytes = b"",
@@ -267,15 +269,15 @@ def read_log(
 ) -> Read:
     """The facts of a whole log, or of what could be read of it within `patience`.
 
-    `fallback_at` is the instant of evidence in a log without any stamp; `restart` says which attempt the whole log is
-    of, where its place tells; `written_at` is when the file was written last, which dates the bars at its end where
-    no line does; `prefix` is put before every line (`[default1]:` for the log of local rank 1);
-    `worker_only`: no line of it is a launcher's. `tell` hears how many bytes were read; `is_dated` is called once an
-    instant was told: the file is not read twice then.
+    `year`, `latest` and `near` date stamps without a year (`LocalClock`). `fallback_at` is the instant of evidence in a
+    log without any stamp; `restart` says which attempt the whole log is of, where its place tells; `written_at` is when
+    the file was written last, which dates the bars at its end where no line does; `prefix` is put before every line
+    (`[default1]:` for the log of local rank 1); `worker_only`: no line of it is a launcher's. `tell` hears how many
+    bytes were read; `is_dated` is called once an instant was told: the file is not read twice then.
     """
     options = _Options(
-        emitter, run, node, fallback_at, zone_seconds, year, restart, written_at, prefix, worker_only, tell,
-        patience or Patience(None), is_dated,
+        emitter, run, node, fallback_at, zone_seconds, (year, latest, near), restart, written_at, prefix, worker_only,
+        tell, patience or Patience(None), is_dated,
     )  # fmt: skip
     read = _read(file, options, None)
     has_time = not options.patience.is_over(now=True)
@@ -302,7 +304,8 @@ class _Options:
     node: str | None
     fallback_at: int | None
     zone_seconds: int | None
-    year: int | None
+    year: tuple[int | None, int | None, int | None]
+    """`year`, `latest` and `near` of a `LocalClock`."""
     restart: int | None
     written_at: int | None
     prefix: bytes
@@ -431,6 +434,8 @@ class BlockReader:
             if is_hit and (HEAD_BYTES in line or (is_of_kernel and not log.going_on.numbers)):
                 ahead = b"" if at_line >= LOOKED_BACK else self.ended_with
                 _look_back(log, ahead + block[: at_line + len(line)] if ahead else block, at_line + len(ahead))
+            if is_of_kernel and b"Xid (" in line:
+                line = with_its_rest(line, _next_line(block, at))
             before = log.told()
             if at_line in asked and block.find(b"\0", at_line, end) >= 0:
                 line = b"\0" + line  # shown without them, it would not say so any more
@@ -458,7 +463,8 @@ def _read(
 ) -> Read:  # fmt: skip
     state = AttemptState(attempt=options.restart or 0, last_at=last_at)
     attempts = Attempts(state, emitter=options.emitter, node=options.node, run=options.run, run_is_told=True)
-    clock = LocalClock(options.zone_seconds, options.year)
+    year, latest, near = options.year
+    clock = LocalClock(options.zone_seconds, year, latest=latest, near=near)
     progress = ProgressLog(attempts, clock)
     log = LauncherLog(attempts, clock, Tracebacks(), progress=None if options.worker_only else progress)
     log.prefix = options.prefix

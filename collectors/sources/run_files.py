@@ -17,13 +17,13 @@ import hashlib
 import os
 import re
 import stat
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
+from rerail.collectors.long_lines import lines_of
 from rerail.collectors.packed_files import open_packed
 from rerail.collectors.patience import Patience
 from rerail.collectors.sources.agent_events import facts_of_agent_events, is_agent_events
@@ -354,13 +354,14 @@ def _read(
             return _read_log(path, emitter, run, fallback, tell, zone_seconds, seconds, written_at)
         if kind == "agent events":
             with open_log(path) as file:
+                passed: list[str] = []
+                lines = lines_of(file, lambda line, error: passed.append(f"{line}: {error}"))
                 found = list(
-                    facts_of_agent_events(
-                        enumerate(file, 1), run=RUN, stem=RUN, emitter=emitter, fallback_at=fallback
-                    )
+                    facts_of_agent_events(lines, run=RUN, stem=RUN, emitter=emitter, fallback_at=fallback)
                 )  # fmt: skip
                 run.facts += found
-                return FileRead(str(path), kind, len(found), path.stat().st_size)
+                remark = f"{len(passed)} lines passed over, the first {passed[0]}" if passed else None
+                return FileRead(str(path), kind, len(found), path.stat().st_size, remark=remark)
         with open_log(path) as file:
             data = file.read(64 * 1024 * 1024)
         if kind == "error file":
@@ -416,7 +417,7 @@ def _read_log(
     with open_log(path, cut.append) as file:
         read = read_log(
             file, emitter=emitter, run=RUN, fallback_at=fallback, zone_seconds=zone_seconds,
-            year=time.gmtime(path.stat().st_mtime).tm_year, prefix=prefix,
+            latest=path.stat().st_mtime_ns, prefix=prefix,
             restart=int(attempt[-1]) if attempt else None, worker_only=bool(attempt),
             tell=None if tell is None else lambda done: tell(str(path), done), patience=Patience(seconds),
             written_at=written_at,

@@ -7,7 +7,10 @@ Rules
 - Accounting keeps no event of a node that is drained while it still works: `scontrol show node` tells of those, and of
   why.
 - A command that fails is stated blind (`partial_sight.py`); where neither jobs in accounting nor jobs in the queue
-  can be seen, the source is down.
+  can be seen, the source is down. One that prints nothing at all failed too: each has at least a header, an object, or
+  a sentence to print.
+- A command that hangs costs its time once in a look: the others that ask the same daemon (`slurmctld`, or the one of
+  accounting) are not tried in that look.
 - It looks every `interval_seconds`; after a failure of everything it waits twice as long each time, up to ten minutes.
 - The cursor holds what was stated of each job, so that another instance goes on.
 """
@@ -15,19 +18,20 @@ Rules
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import pwd
 import re
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rerail.collectors.arguments import number_between
+from rerail.collectors.asked_programs import LARGEST_PRINTED, ProgramHung, TooMuchPrinted, ask
 from rerail.collectors.formats import ImportFormat, OldFile
-from rerail.collectors.identity import inherited, settings
+from rerail.collectors.identity import settings
 from rerail.collectors.live_sources import LiveSource
 from rerail.collectors.source import Polled, Source, SourceDown
 from rerail.collectors.sources.left_off import with_last_jobs
@@ -65,34 +69,46 @@ COLUMNS = (
 NEWER_COLUMNS = ("Restarts", "FailedNode")
 LONGEST_WAIT_SECONDS = 600.0
 OVERLAP_SECONDS = 3600
-COMMAND_SECONDS = 60.0
+COMMAND_SECONDS = 45.0
+"""Two daemons can hang, and each takes this long once in a look."""
+LONGEST_HELP = 65_536
+NOTHING_THERE = (b"no jobs in the system", b"no nodes in the system")
+"""What `scontrol show` prints where there is nothing to show."""
+ACCOUNTING = frozenset({"sacct", "sacctmgr"})
+"""Commands that ask `slurmdbd`; the others ask `slurmctld`."""
 _AT_WORK = re.compile(rb"NodeName=([\w.-]{1,200}) (?:.*? )?State=((?:IDLE|MIXED|ALLOCATED|COMPLETING)) ", re.ASCII)
-LARGEST_ANSWER = 256 * 1024 * 1024
 
 
 class CommandFailed(Exception):  # noqa: N818 - named as the condition it tells
     """A command gave no answer; the message says why."""
 
 
+class CommandHung(CommandFailed):
+    """A command did not end within its time."""
+
+
 Run = Callable[[Sequence[str]], bytes]
 """Runs a command and gives what it printed. Raises `CommandFailed`."""
 
 
-def run_command(words: Sequence[str]) -> bytes:
+def run_command(words: Sequence[str], *, seconds: float = COMMAND_SECONDS, largest: int = LARGEST_PRINTED) -> bytes:
     """What a command prints, with instants as seconds since 1970 where Slurm lets us choose. Raises `CommandFailed`."""
-    environment = {**inherited(), "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
     try:
-        done = subprocess.run(words, capture_output=True, timeout=COMMAND_SECONDS, env=environment, check=False)
+        printed = ask(words, seconds=seconds, largest=largest, settings={"SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"})
     except FileNotFoundError:
         raise CommandFailed(f"{words[0]} is not installed here") from None
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except ProgramHung as error:
+        raise CommandHung(str(error)) from None
+    except TooMuchPrinted as error:
+        raise CommandFailed(f"{error}: choose jobs by --user or --name") from None
+    except OSError as error:
         raise CommandFailed(f"{words[0]}: {error}"[:300]) from None
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise CommandFailed(f"{words[0]} failed with {done.returncode}: {said[0][:200] if said else 'no message'}")
-    if len(done.stdout) > LARGEST_ANSWER:
-        raise CommandFailed(f"{words[0]} printed more than {LARGEST_ANSWER} bytes: choose jobs by --user or --name")
-    return done.stdout
+    if printed.code:
+        said = printed.complaint.splitlines()
+        raise CommandFailed(f"{words[0]} failed with {printed.code}: {said[0][:200] if said else 'no message'}")
+    if not printed.output.strip():
+        raise CommandFailed(f"{words[0]} printed nothing, not even a header, and ended with 0")
+    return printed.output
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +177,9 @@ class SlurmSource:
         self._failures = 0
         self._reason = ""
         self._columns: tuple[str, ...] | None = None
+        self._passed_over = ""
+        self._hung: dict[bool, str] = {}
+        """Whether it is the daemon of accounting → what it did not answer in this look."""
 
     def poll(self, cursor: str | None) -> Polled:
         """What changed since. Raises `SourceDown`."""
@@ -184,38 +203,80 @@ class SlurmSource:
         """One look, now. Raises `SourceDown`."""
         memory = _memory(cursor)
         now = self._now()
+        self._hung.clear()
         facts = SlurmFacts(memory["facts"], self._naming)
         sight = PartialSight("slurm", memory["blind"], lambda: int(now * SECOND))
         since = min(memory["since"] or now - self._chosen.since_hours * 3600, now) - OVERLAP_SECONDS
-        parts: dict[str, tuple[list[Job | NodeEvent], str | None]] = {
+        parts: dict[str, tuple[list[Job | NodeEvent], str | None, str]] = {
             "squeue": self._ask(self._queued),
             "sacct": self._ask(lambda: self._accounted(since)),
             "nodes": self._ask(lambda: self._nodes(since)),
         }
-        failed = {part: reason for part, (_, reason) in parts.items() if reason is not None}
+        failed = {part: reason for part, (_, reason, _) in parts.items() if reason is not None}
         if "sacct" in failed and "squeue" in failed:
             raise SourceDown(f"{failed['sacct']}; {failed['squeue']}")
-        records = [record for found, _ in parts.values() for record in found]
+        records = [record for found, _, _ in parts.values() for record in found]
         # Counts come first: the incarnations that accounting tells of have none before 23.02.
         jobs = [record for record in records if isinstance(record, Job)]
         events = [record for record in records if isinstance(record, NodeEvent)]
         told = facts.take(_counted(jobs), events, as_of=int(now * SECOND))
         self.runs = facts.runs or self.runs
-        for part in parts:
+        for part, (_, _, broken) in parts.items():
             told += sight.cannot_see(part, failed[part], self.runs) if part in failed else sight.sees(part)
+            if broken:
+                told += sight.cannot_see(f"{part} in part", broken, self.runs)
+            elif part not in failed:
+                told += sight.sees(f"{part} in part")
         memory["since"] = min([now, *(at / SECOND for at in facts.open_since())])
         return Polled(tuple(told), json.dumps(memory, separators=(",", ":"), sort_keys=True))
 
-    @staticmethod
-    def _ask(question: Callable[[], list[Job | NodeEvent]]) -> tuple[list[Job | NodeEvent], str | None]:
+    def _ask(self, question: Callable[[], list[Job | NodeEvent]]) -> tuple[list[Job | NodeEvent], str | None, str]:
+        """The records, why there are none, and what of them was passed over."""
+        self._passed_over = ""
         try:
-            return question(), None
+            return question(), None, self._passed_over
         except CommandFailed as error:
-            return [], str(error)
+            return [], str(error), ""
+
+    def _printed(self, words: Sequence[str]) -> bytes:
+        """What a command prints, if none before it in this look hung with the same daemon. Raises `CommandFailed`."""
+        is_accounting = words[0] in ACCOUNTING
+        if is_accounting in self._hung:
+            raise CommandFailed(f"{words[0]} was not asked: {self._hung[is_accounting]}")
+        try:
+            return self._run(words)
+        except CommandHung as error:
+            self._hung[is_accounting] = str(error)
+            raise
+
+    def _records(self, printed: bytes) -> list[Job | NodeEvent]:
+        """The records of an answer; those that make no sense are counted and said, with the first of them.
+
+        One that holds nothing but those is no answer: raises `CommandFailed`.
+        """
+        found: list[Job | NodeEvent] = []
+        refused: list[Refused] = []
+        if printed[:100].strip().lower().startswith(NOTHING_THERE):
+            return found
+        count = 0
+        for record in read(printed):
+            if isinstance(record, Refused):
+                count += 1
+                refused = refused or [record]
+            else:
+                found.append(record)
+        if refused:
+            first = refused[0]
+            said = f"{first.field}: {first.reason} (got {first.value[:80]!r})"
+            if not found:
+                raise CommandFailed(f"an answer that cannot be read: {said}")
+            self._passed_over = f"{count} of {count + len(found)} records passed over, the first: {said}"
+        return found
 
     def _accounted(self, since: float) -> list[Job | NodeEvent]:
         if self._columns is None:
-            known = {word.lower() for word in self._run(("sacct", "--helpformat")).decode("ascii", "replace").split()}
+            told = self._printed(("sacct", "--helpformat"))[:LONGEST_HELP].decode("ascii", "replace")
+            known = {word.lower() for word in told.split()}
             self._columns = (*COLUMNS, *(column for column in NEWER_COLUMNS if column.lower() in known))
         begin = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since))
         words = [
@@ -229,63 +290,48 @@ class SlurmSource:
             ",".join(self._columns),
             *self._chosen.words("-a"),
         ]
-        return _records(self._run(words))
+        return self._records(self._printed(words))
 
     def _queued(self) -> list[Job | NodeEvent]:
         chosen = self._chosen.words("")
         words = ["squeue", "--json", "--states=all", *(chosen or ([] if self._chosen.all_users else ["--me"]))]
         try:
-            shown = _records(self._run(words))
+            shown = self._records(self._printed(words))
         except CommandFailed as error:
             if "is not installed" in str(error):
                 raise
-            shown = _records(self._run(["scontrol", "-d", "show", "job", "-o"]))
+            shown = None
+        if shown is None:  # not asked while the error is handled, which holds what the first command printed
+            shown = self._records(self._printed(["scontrol", "-d", "show", "job", "-o"]))
         return [job for job in shown if isinstance(job, Job) and self._chosen.holds(job)]
 
     def _nodes(self, since: float) -> list[Job | NodeEvent]:
         begin = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since))
         columns = "format=Cluster,NodeName,TimeStart,TimeEnd,State,Reason,User"
-        told, failed = self._ask(
-            lambda: _records(self._run(["sacctmgr", "-P", "show", "event", columns, f"start={begin}"]))
+        told, failed, _ = self._ask(
+            lambda: self._records(self._printed(["sacctmgr", "-P", "show", "event", columns, f"start={begin}"]))
         )
         try:
-            return told + _shown_nodes(self._run(["scontrol", "show", "node", "-o"]))
+            return told + self._shown_nodes(self._printed(["scontrol", "show", "node", "-o"]))
         except CommandFailed:
             if failed is not None:
                 raise
             return told
 
+    def _shown_nodes(self, printed: bytes) -> list[Job | NodeEvent]:
+        """The nodes that `scontrol show node -o` prints: those with a reason are read whole, the others are at work.
 
-def _records(printed: bytes) -> list[Job | NodeEvent]:
-    """The records of an answer. One that holds nothing but what cannot be read is no answer: raises `CommandFailed`."""
-    found: list[Job | NodeEvent] = []
-    refused = None
-    for record in read(printed):
-        if isinstance(record, Refused):
-            refused = refused or record
-        else:
-            found.append(record)
-    if refused is not None and not found:
-        raise CommandFailed(
-            f"an answer that cannot be read: {refused.field}: {refused.reason} (got {refused.value[:80]!r})"
-        )
-    return found
-
-
-def _shown_nodes(printed: bytes) -> list[Job | NodeEvent]:
-    """The nodes that `scontrol show node -o` prints: those with a reason are read whole, the others are at work.
-
-    A cluster has thousands of nodes, and few of them have a reason. Raises `CommandFailed`.
-    """
-    with_reason = []
-    found: list[Job | NodeEvent] = []
-    for row in printed.splitlines():
-        name = _AT_WORK.match(row)
-        if name is not None and b" Reason=" not in row:
-            found.append(NodeEvent(name[1].decode("ascii"), name[2].decode("ascii"), None, is_shown=True))
-        else:
-            with_reason.append(row)
-    return found + _records(b"\n".join(with_reason))
+        A cluster has thousands of nodes, and few of them have a reason. Raises `CommandFailed`.
+        """
+        with_reason = bytearray()
+        found: list[Job | NodeEvent] = []
+        for row in io.BytesIO(printed):
+            name = _AT_WORK.match(row)
+            if name is not None and b" Reason=" not in row:
+                found.append(NodeEvent(name[1].decode("ascii"), name[2].decode("ascii"), None, is_shown=True))
+            else:
+                with_reason += row
+        return found + self._records(bytes(with_reason))
 
 
 def _counted(jobs: Sequence[Job]) -> list[Job]:

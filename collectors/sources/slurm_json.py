@@ -7,6 +7,7 @@ an object of words, or one of lists. All of them give one record.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,10 +28,12 @@ from rerail.collectors.sources.slurm_words import (
     words_of,
 )
 
+_MOST_DIGITS = 100
+
 
 def read_json(text: str) -> Iterator[Record]:
     try:
-        told = json.loads(text)
+        told = _loaded(text)
     except (ValueError, RecursionError) as error:
         yield Refused(1, "file", text[:60], f"not JSON: {error}")
         return
@@ -54,6 +57,16 @@ def read_json(text: str) -> Iterator[Record]:
             yield from _json_nodes(node, number)
 
 
+def _loaded(text: str) -> Any:
+    """The value of a JSON text. One number with thousands of digits costs itself, not the text."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:
+        return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < _MOST_DIGITS else math.inf)
+
+
 def _version(told: Mapping[str, Any]) -> tuple[int, int] | None:
     meta = mapping(told.get("meta"))
     version = mapping(mapping(meta.get("Slurm") or meta.get("slurm")).get("version"))
@@ -69,6 +82,10 @@ def _json_job(told: Mapping[str, Any], number: int, is_old: bool) -> Record:
         return Refused(number, "job_id", str(told.get("job_id"))[:100], "not a job id")
     if state is None:
         return Refused(number, "state", str(told.get("job_state") or told.get("state"))[:100], "not a state of a job")
+    for name in ("exit_code", "derived_exit_code"):
+        status = told.get(name)
+        if isinstance(status, float) and not math.isfinite(status):
+            return Refused(number, name, str(status), "no number")
     times = mapping(told.get("time"))
     code, signal = _json_exit(told.get("exit_code"))
     if code == 0 and signal is None and state == "FAILED" and (is_old or "time" in told):

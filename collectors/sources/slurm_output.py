@@ -50,14 +50,15 @@ def read(content: bytes, *, zone_seconds: int | None = None) -> Iterator[Record]
 
 def _read(text: str, zone_seconds: int | None) -> Iterator[Record]:
     stripped = text.lstrip()
+    end = stripped.find("\n")  # an answer may be large: what looks at its beginning makes no copy of it
+    first = stripped if end < 0 else stripped[:end]
     if stripped[:1] in ("{", "["):
         yield from read_json(stripped)
-    elif stripped.lower().startswith(("jobid=", "nodename=")):
+    elif first[:9].lower().startswith(("jobid=", "nodename=")):
         yield from read_scontrol(text, zone_seconds)
-    elif _RULER.match(stripped.partition("\n")[2]):
+    elif end >= 0 and _RULER.match(stripped, end + 1):
         yield from read_columns(separated(stripped), zone_seconds)
-    elif "|" in stripped.split("\n", 1)[0]:
+    elif "|" in first:
         yield from read_columns(text, zone_seconds)
     elif stripped:
-        first = stripped.split("\n", 1)[0][:200]
-        yield Refused(1, "header", first, "not the output of sacct -P, sacctmgr -P, scontrol show, or --json")
+        yield Refused(1, "header", first[:200], "not the output of sacct -P, sacctmgr -P, scontrol show, or --json")

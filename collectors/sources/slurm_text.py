@@ -32,7 +32,7 @@ _REASON_BY = re.compile(r"\[([^\]@\s]{1,100})@([^\]\s]{1,40})\]\s*$")
 def read_columns(text: str, zone: int | None) -> Iterator[Record]:
     header: list[str] | None = None
     jobs: list[Job | Refused | NodeEvent] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(_lines(text), 1):
         if not line.strip():
             continue
         cells = [cell.strip() for cell in line.split("|")]
@@ -55,6 +55,16 @@ def read_columns(text: str, zone: int | None) -> Iterator[Record]:
         else:
             _job_row(row, number, zone, jobs)
     yield from jobs
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines of a text one by one: a list of them may take many times what the text takes."""
+    at = 0
+    while at < len(text):
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        yield text[at:end].rstrip("\r")
+        at = end + 1
 
 
 def separated(text: str) -> str:
@@ -128,7 +138,7 @@ def _with_step(job: Job, step: Step) -> Job:
 def read_scontrol(text: str, zone: int | None) -> Iterator[Record]:
     record: dict[str, str] = {}
     begun = 0
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(_lines(text), 1):
         stripped = line.strip()
         if stripped.startswith(("JobId=", "NodeName=")):
             if record:

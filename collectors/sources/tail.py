@@ -10,13 +10,16 @@ Rules
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from rerail.collectors.masking import TERMINAL_SEQUENCE
+from rerail.collectors.packed_files import unpack_first
 
 MOST_BYTES = 8 * 1024 * 1024
 LONGEST_LINE = 64 * 1024
@@ -43,9 +46,16 @@ def _parted(line: re.Match[bytes]) -> bytes:
 
 
 def fingerprint(path: Path) -> str | None:
-    """What tells this file from another of the same name: its place and its first line. None: no whole line yet."""
+    """What tells this file from another of the same name: its place and its first line. None: no whole line yet.
+
+    Raises OSError, also for what is no file that lines are added to: to open a pipe may take for ever.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "no regular file: only those can be followed", str(path))
     with path.open("rb") as file:
         first = file.readline(4096)
+    if (said := unpack_first(first)) is not None:
+        raise OSError(errno.EINVAL, said, str(path))
     if not first.endswith(b"\n") and len(first) < 4096:
         return None
     return hashlib.sha256(os.fsencode(path.resolve()) + b"\0" + first).hexdigest()[:16]

@@ -93,7 +93,11 @@ _TELLING = re.compile(
     r"|Section [^\n]{1,120} (?:has been|is) open for|Was out of section for"
     r"|\b[Ss]cript (?:has )?(?:ended|finished|exited)\b|\bexit(?:ed|ing) (?:normally\b|with (?:exit )?code:? 0\b)"
 )
-_NEVER = re.compile(r"num nan iterations|\bINFO\b[^\n]{0,80}retry|timeout ?=|timeout: \d|--[\w-]{0,40}timeout")
+_NEVER = re.compile(
+    r"num nan iterations|\bINFO\b[^\n]{0,80}retry|timeout ?=|timeout: \d|--[\w-]{0,40}timeout"
+    r"|waitForInput: socket [^\n]{0,400}timed out after \d{1,4}ms"
+)
+"""The last: torch's store polls, and complains each time that nothing came within so short a time."""
 _ALWAYS = re.compile(r"Error|ERROR|rror:|Xid|out of memory|oom|CANCELLED|killed", re.IGNORECASE)
 
 

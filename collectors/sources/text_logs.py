@@ -8,7 +8,6 @@ the kernel said is taken, and lines whose stamps count from the machine's start 
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -76,11 +75,10 @@ def place_of(old: OldFile) -> str:
 
 
 def _whole(old: OldFile, kind: str, fallback_at: int | None = None) -> Read:
-    year = None if old.at is None else time.gmtime(old.at // 10**9 + old.zone_seconds).tm_year
     lines = LinesFile(old)
     return read_log(
         lines,  # type: ignore[arg-type]
-        emitter=f"{kind}/{place_of(old)}", run=old.run or old.stem, zone_seconds=old.zone_seconds, year=year,
+        emitter=f"{kind}/{place_of(old)}", run=old.run or old.stem, zone_seconds=old.zone_seconds, latest=old.at,
         written_at=old.at, is_dated=lines.let_go,
         fallback_at=fallback_at,
     )  # fmt: skip

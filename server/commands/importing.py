@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import io
 import json
 import os
+import select
+import stat
 import sys
 import time
 import urllib.error
@@ -25,9 +28,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rerail.collectors.formats import Ends, ImportFormat, OldFile, OldFolder, formats
+from rerail.collectors.long_lines import lines_of
 from rerail.collectors.masking import masked
 from rerail.collectors.packed_files import open_packed
-from rerail.collectors.sources.encodings import text_stream
+from rerail.collectors.sources.encodings import nul_words, text_stream
 from rerail.collectors.sources.given_files import is_an_archive
 from rerail.collectors.uploads import CUT_OFF
 from rerail.server.commands import opened_store, settings_of
@@ -46,6 +50,8 @@ BATCH_BYTES = 4 * 1024 * 1024
 LARGEST_FILE = 256 * 1024 * 1024
 """Of a format that is read whole."""
 
+PIPE_SECONDS = 30.0
+"""How long a pipe may be silent before its first byte."""
 TOLD_REFUSALS = 20
 LONGEST_REFUSAL = 600
 """Of what is told of one refused line."""
@@ -287,13 +293,16 @@ class _File:
     def _read(self) -> Iterator[tuple[int, bytes]]:
         with _open(self.path, self._is_cut) as file, _readable(self.path):
             number = size = 0
-            for number, line in enumerate(file, 1):
+            for number, line in lines_of(file, self._refuse, left_out=self._left_out):
                 size += len(line)
                 if not number % BATCH_LINES:
                     self._progress.show(number, size)
                     size = 0
                 yield number, line if line.endswith(b"\n") else line + b"\n"
             self._progress.show(number, size)
+
+    def _left_out(self, zeros: int) -> None:
+        self._remark(nul_words(zeros))
 
     def _is_cut(self, packing: str) -> None:
         self._remark(CUT_OFF.format(packing=packing))
@@ -331,9 +340,22 @@ def _open(path: str, on_cut: Callable[[str], object] = lambda _: None) -> Binary
     if path == "-":
         return text_stream(sys.stdin.buffer)
     try:
-        return text_stream(open_packed(Path(path), on_cut))
+        pipe = _opened_pipe(path) if stat.S_ISFIFO(Path(path).stat().st_mode) else None
+        return text_stream(open_packed(Path(path), on_cut, pipe))
     except OSError as error:
         raise RerailError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _opened_pipe(path: str) -> io.BufferedReader:
+    """A pipe into which something is written. Raises OSError where nothing came for `PIPE_SECONDS`."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # else opening it waits for a writer, maybe for ever
+    ready = select.poll()
+    ready.register(descriptor, select.POLLIN)
+    if not ready.poll(PIPE_SECONDS * 1000):
+        os.close(descriptor)
+        raise OSError(f"it is a pipe, and nothing was written into it for {PIPE_SECONDS:g} s")
+    os.set_blocking(descriptor, True)
+    return open(descriptor, "rb")
 
 
 def _in_run(line: bytes, run_id: str) -> bytes:

@@ -33,6 +33,7 @@ from rerail.server.core.gathering import Gathering, Recall
 from rerail.server.core.goodput import Capacities, Tally, account_of
 from rerail.server.core.incidents import IncidentBounds, IncidentFindings, Interruption, incident, incident_bounds
 from rerail.server.core.life import Around, Life, ended_too_soon, life_of, surroundings_of
+from rerail.server.core.machine_words import machine_words
 from rerail.server.core.node_histories import NodeBook, NodeHistory
 from rerail.server.core.progress import resumed_from
 from rerail.server.core.quality import (
@@ -62,6 +63,7 @@ from rerail.server.core.view import (
     DataQuality,
     EvidenceLine,
     Incident,
+    MachineWord,
     RecoveryDistribution,
     RelaunchVerdict,
     Rollback,
@@ -116,7 +118,8 @@ class RunFold:
         self._are_steps_told = False
         """By their first attempt: those that were regained."""
         self._recovered: tuple[tuple[object, ...], tuple[RecoveryDistribution, ...]] = ((), ())
-        self._dumps_say: tuple[object, Verdict | None] = (None, None)
+        self._said: tuple[object, Verdict | None, tuple[MachineWord, ...]] = (None, None, ())
+        """While nobody told of an attempt: what dumps and machines say, and of which facts."""
         self._gaps = Gaps()
         self._node_book = NodeBook()
         self.node_histories: tuple[NodeHistory, ...] = ()
@@ -296,6 +299,7 @@ class RunFold:
         ended = max(self._gathering.run_wide.ended, key=lambda entry: entry[:3], default=None)
         ended_at = None if ended is None else ended[0]
         state, heard, silent_since = self._liveness(ended_at, as_of)
+        dumps_say, machines_say = self._without_attempts()
         return RunView(
             run_id=self.run_id,
             as_of=as_of,
@@ -322,20 +326,25 @@ class RunFold:
                 notes=("Nothing was stated of any attempt yet: no timeline can be drawn.",),
             ),
             exclusions=self._gathering.run_wide.exclusions.windows(),
-            dumps_say=self._what_dumps_say(),
+            dumps_say=dumps_say,
+            machines_say=machines_say,
         )
 
-    def _what_dumps_say(self) -> Verdict | None:
-        withdrawn = self._gathering.run_wide.artefacts.withdrawn()
+    def _without_attempts(self) -> tuple[Verdict | None, tuple[MachineWord, ...]]:
+        """What dumps and machines say of a run of which nobody told an attempt; its nodes are known by the latter."""
+        wide = self._gathering.run_wide
+        withdrawn = wide.artefacts.withdrawn()
         unplaced = self._gathering.unplaced
-        version = (len(unplaced), self._gathering.gatherings, withdrawn)
-        if self._dumps_say[0] != version:
-            told = (
-                (at, fact) for at, _, fact in unplaced
+        version = (len(unplaced), self._gathering.gatherings, withdrawn, len(wide.node_changes))
+        if self._said[0] != version:
+            told = [
+                TimedEvidence(at, fact) for at, _, fact in unplaced
                 if isinstance(fact, Evidence) and fact.artefact not in withdrawn
-            )  # fmt: skip
-            self._dumps_say = version, verdict_of_dumps(told)
-        return self._dumps_say[1]
+            ]  # fmt: skip
+            dumps_say = verdict_of_dumps((each.at, each.evidence) for each in told)
+            self._said = version, dumps_say, machine_words(told, wide.node_changes)
+            self.node_histories = self._node_book.renew((), [told], wide.node_changes, None, version)
+        return self._said[1:]
 
     def _attempts(
         self, records: Sequence[AttemptRecord], surroundings: Sequence[Surroundings], life: Life, steady: int

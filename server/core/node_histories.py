@@ -5,7 +5,8 @@ Rules
   its nodes; while a run is requeued or resubmitted it holds none. One that is over holds none.
 - Where an attempt does not say on which nodes it ran, the time any node was held is unknown, not 0: nodes are known of
   then only by what was told of them.
-- XIDs are those told as evidence of a node, inside incidents or not; states are `node_state` facts.
+- XIDs are those told as evidence of a node, inside incidents or not, and of a run without any attempt too; states are
+  `node_state` facts.
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class NodeXid:
-    """The node's kernel log told of an XID."""
+    """Somebody told of an XID of the node."""
 
     at: int
     code: int
     rank: int | None = None
+    source: str = ""
+    """Who: `kernel`, `dcgm`, … Empty where that was not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,7 @@ def _xids_of(items: Iterable[TimedEvidence]) -> Iterable[tuple[str, NodeXid]]:
         if stated is not None and stated not in codes:
             codes.append(stated)
         for code in dict.fromkeys(codes):
-            yield fact.node, NodeXid(item.at, code, fact.rank)
+            yield fact.node, NodeXid(item.at, code, fact.rank, fact.source)
 
 
 def node_histories(
@@ -183,7 +186,8 @@ def _put_together(
     for node in sorted({*held, *told}):
         of_node = told.get(node, nothing)
         ordered_xids = sorted(
-            set(of_node.xids), key=lambda each: (each.at, each.code, -1 if each.rank is None else each.rank)
+            set(of_node.xids),
+            key=lambda each: (each.at, each.code, -1 if each.rank is None else each.rank, each.source),
         )
         ordered_states = sorted(set(of_node.states), key=lambda each: (each.at, each.state, each.reason or ""))
         histories.append(

@@ -23,6 +23,7 @@ from rerail.server.core.view import (
     HeartbeatFigures,
     Incident,
     IntervalAdvice,
+    MachineWord,
     Percentiles,
     QuietRanks,
     RecoveryDistribution,
@@ -111,6 +112,7 @@ def figures(view: RunView) -> dict[str, object]:
         "heartbeat": {each.phase: _heartbeat(each) for each in view.heartbeat},
         "quiet_ranks": _quiet_ranks(view.quiet_ranks),
         "dumps_say": _dumps_say(view.dumps_say),
+        "machines_say": [_machine_word(each) for each in view.machines_say],
         "undisturbed_step_seconds": seconds(view.undisturbed_step_ns),
         "checkpoint_slowdown": view.checkpoint_slowdown,
         "slowdown_seconds": seconds(view.slowdown_ns),
@@ -437,6 +439,16 @@ def _dumps_say(verdict: Verdict | None) -> dict[str, object] | None:
         "culprit_rank": verdict.culprit_rank,
         "advice": verdict.advice,
         "missing_evidence": verdict.missing_evidence,
+    }
+
+
+def _machine_word(word: MachineWord) -> dict[str, object]:
+    return {
+        "at": iso(word.at),
+        "node": word.node,
+        "source": word.source or None,
+        "code": word.code,
+        "text": word.text,
     }
 
 

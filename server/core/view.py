@@ -661,6 +661,19 @@ class StepPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class MachineWord:
+    """Something told of a machine: evidence that names it, or its new condition."""
+
+    at: int
+    node: str
+    source: str
+    """Who told: `kernel`, `dcgm`, `prometheus`, …; empty for a condition, of which that is not kept."""
+    text: str
+    code: str | None = None
+    """`xid:79`, …; of a condition that itself: `not_ready`."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunView:
     """The run as of `as_of`: all figures but the timeline's spans, which are read by range."""
 
@@ -718,6 +731,8 @@ class RunView:
     """Windows that people declared out of account, withdrawn ones too, by their start."""
     dumps_say: Verdict | None = None
     """What flight recorder dumps tell of a run of which nobody told an attempt; None where one is known."""
+    machines_say: tuple[MachineWord, ...] = ()
+    """What was told of its machines, oldest first, while nobody told of an attempt; the newest where there is much."""
 
     @property
     def unplanned_incidents(self) -> tuple[Incident, ...]:

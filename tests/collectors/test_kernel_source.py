@@ -231,6 +231,12 @@ def test_a_journal_that_cannot_be_asked_is_down(tmp_path: Path):
     failing.write_text("#!/bin/sh\necho Failed to seek to cursor: Invalid argument >&2\nexit 1\n")
     with pytest.raises(journal.CursorLost):
         journal.run_journalctl([str(failing)])
+    failing.write_text("#!/bin/sh\nwhile :; do echo '{}'; done\n")
+    begun = journal.run_journalctl([str(failing)], largest=1000)  # of a long backlog the beginning, in whole lines
+    assert set(begun.splitlines(keepends=True)) == {b"{}\n"} and len(begun) == 999
+    failing.write_text("#!/bin/sh\nwhile :; do printf '{}'; done\n")
+    with pytest.raises(SourceDown, match="printed more than 1000 bytes, and no entry of them is whole"):
+        journal.run_journalctl([str(failing)], largest=1000)
 
 
 def test_a_file_is_followed_and_undated_lines_are_blind_until_a_dated_one(tmp_path: Path):

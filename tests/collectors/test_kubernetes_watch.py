@@ -218,6 +218,24 @@ def test_a_kind_that_may_not_be_read_is_blind_until_it_may_and_the_rest_goes_on(
     is_sound(facts)
 
 
+def test_broken_items_of_a_list_are_counted_and_said(api: KubeApi, follow: Callable[..., Following]) -> None:
+    api.put(pod("llm-0", status=running(10)))
+    api.objects[PATHS["Pod"]] |= {"broken": {"metadata": None}, "unnamed": {"metadata": {"name": 7}}}
+    source = KubernetesSource(Client(Access(api.url)))
+    first = source.finish(None)
+    assert any(isinstance(fact, AttemptStarted) for fact in first.facts)
+    said = '/api/v1/pods: 2 of 3 items of the list passed over, which are no objects with a name in their metadata, the first: {"metadata": null}'  # fmt: skip # noqa: E501
+    assert source.unseen == {"pods in part": said}
+    (blind,) = (fact for fact in first.facts if isinstance(fact, Blind))
+    assert (blind.source, blind.until, blind.reason) == ("kubernetes pods in part", None, said)
+    following = follow()
+    following.until(lambda facts: any(isinstance(fact, Blind) and fact.reason == said for fact in facts))
+    del api.objects[PATHS["Pod"]]["broken"], api.objects[PATHS["Pod"]]["unnamed"]
+    second = source.finish(first.cursor)
+    assert [fact.until is None for fact in second.facts if isinstance(fact, Blind)] == [False]
+    assert source.unseen == {}
+
+
 def test_a_blindness_is_ended_by_another_instance(api: KubeApi) -> None:
     api.put(pod("llm-0", status=running(10)))
     api.behaviours[PATHS["Node"]] = ["403"]

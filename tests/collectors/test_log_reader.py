@@ -222,6 +222,28 @@ def test_reading_that_takes_too_long_stops_and_says_where(tmp_path, capsys):
     assert "'0' is not a number between 1 and 1000000" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("NVRM: Xid (PCI:0000:5e:00): 63, pid=1, Row Remapper: New row (0x12) marked\n for remapping, reset gpu to activate.\n",
+         ["NVRM: Xid (PCI:0000:5e:00): 63, pid=1, Row Remapper: New row (0x12) marked for remapping, reset gpu to activate."]),
+        ("Nov 28 10:00:08 n9 kernel: NVRM: Xid (PCI:0000:19:00): 63, pid=12, name=\nNov 28 10:00:08 n9 kernel: python, Row Remapper: New row\n",
+         ["NVRM: Xid (PCI:0000:19:00): 63, pid=12, name=python, Row Remapper: New row"]),
+        ("NVRM: Xid (PCI:0000:19:00): 31, pid=12, MMU Fault\n iteration       10/     100 | consumed samples: 1 |\n",
+         ["NVRM: Xid (PCI:0000:19:00): 31, pid=12, MMU Fault"]),
+        ("NVRM: Xid (PCI:0000:19:00): 79, fallen off the bus.\n and more words of somebody\n",
+         ["NVRM: Xid (PCI:0000:19:00): 79, fallen off the bus."]),
+        ("[rank0]:[W1130 13:27:49.302624805 socket.cpp:494] [c10d] waitForInput: socket SocketImpl(fd=17, addr=[::1]:39602, "
+         "remote=[::1]:29778) timed out after 200ms\n", []),
+        ("[rank0]:[W1130 13:27:49.302624805 socket.cpp:494] [c10d] waitForInput: socket SocketImpl(fd=17, addr=[::1]:39602, "
+         "remote=[::1]:29778) timed out after 300000ms\n",
+         ["socket.cpp: [c10d] waitForInput: socket SocketImpl(fd=17, addr=[::1]:39602, remote=[::1]:29778) timed out after 300000ms"]),
+    ],
+)  # fmt: skip
+def test_a_wrapped_line_of_a_kernel_is_whole_and_a_poll_of_the_store_is_no_evidence(text, told):
+    assert [fact.text for fact in read(b"hello\n" + text.encode()).facts if isinstance(fact, Evidence)] == told
+
+
 def test_a_line_behind_a_screen_of_escape_sequences_is_read():
     line = b"\x1b[38;5;196m\x1b[0m" * 30_000 + b"[rank2]: RuntimeError: DataLoader worker (pid 7) exited unexpectedly\n"
     (found,) = read(b"hello\n" + line).facts

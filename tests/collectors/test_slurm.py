@@ -6,8 +6,11 @@ import argparse
 import contextlib
 import io
 import json
+import os
+import re
 import stat
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +22,7 @@ from hypothesis import strategies as st
 
 from rerail.collectors.formats import OldFile, formats
 from rerail.collectors.source import Source, SourceDown
-from rerail.collectors.sources.slurm import Chosen, CommandFailed, SlurmSource
+from rerail.collectors.sources.slurm import Chosen, CommandFailed, SlurmSource, run_command
 from rerail.collectors.sources.slurm_facts import Naming, SlurmFacts
 from rerail.collectors.sources.slurm_nodes import condition_of
 from rerail.collectors.sources.slurm_output import is_slurm, read
@@ -626,6 +629,74 @@ def test_an_answer_that_makes_no_sense_is_no_answer(cluster: Cluster):
         cluster.source().finish(None)
     with pytest.raises(CommandFailed):
         cluster.source()._run(["sleep-that-is-not-there"])
+
+
+def test_records_that_make_no_sense_are_counted_and_said(cluster: Cluster):
+    whole = (CORPUS / "sacct.psv").read_bytes()
+    cluster.prints("sacct", whole + b"garbage|line\n")
+    first = cluster.source().finish(None)
+    blind = {(fact.source, fact.reason) for fact in first.facts if isinstance(fact, Blind)}
+    ((source, reason),) = blind
+    assert source == "slurm sacct in part"
+    assert re.match(
+        r"1 of \d+ records passed over, the first: row: 2 columns where .* .got 'garbage\|line'.$", reason or ""
+    )
+    cluster.prints("sacct", whole)
+    again = [fact for fact in cluster.source().finish(first.cursor).facts if isinstance(fact, Blind)]
+    assert again and all(fact.until is not None for fact in again)
+
+
+def test_a_command_that_prints_without_end_is_stopped_at_the_limit(cluster: Cluster):
+    cluster.prints("squeue", b"")
+    endless = cluster.folder / "sacct"
+    # A child of the program prints, and would go on when only the program were killed.
+    endless.write_text(f"#!/bin/sh\n(echo $$ > {cluster.folder}/pid; while :; do echo '1|2|3|4'; done) | /bin/cat\n")
+    with pytest.raises(CommandFailed, match="sacct printed more than 100000 bytes: choose jobs by"):
+        run_command(["sacct"], largest=100_000)
+    with contextlib.suppress(ProcessLookupError):
+        for _ in range(100):
+            os.kill(int((cluster.folder / "pid").read_text()), 0)
+            time.sleep(0.02)
+        pytest.fail("it still prints")
+
+
+def test_a_command_that_hangs_costs_its_time_once_in_a_look(cluster: Cluster):
+    (cluster.folder / "sacct").write_text("#!/bin/sh\n/bin/sleep 60\n")
+    asked: list[str] = []
+
+    def run(words: Sequence[str]) -> bytes:
+        asked.append(words[0])
+        return run_command(words, seconds=0.2)
+
+    cluster.prints("scontrol", b"No nodes in the system\n")
+    source = cluster.source(run=run)
+    for _ in range(2):
+        asked.clear()
+        facts = source.finish(None).facts
+        assert asked == ["squeue", "sacct", "scontrol"]  # sacctmgr would wait for the same daemon
+    (blind,) = {(fact.source, fact.reason) for fact in facts if isinstance(fact, Blind)}
+    assert blind == ("slurm sacct", "sacct did not end within 0.2 s")
+
+
+@pytest.mark.parametrize("name", ["sacct", "sacctmgr"])
+def test_a_command_that_prints_nothing_at_all_is_blind_and_not_empty(cluster: Cluster, name: str):
+    cluster.prints(name, b"\n")
+    facts = cluster.source().finish(None).facts
+    part = {"sacct": "slurm sacct", "sacctmgr": "slurm nodes"}[name]
+    reasons = {fact.source: fact.reason for fact in facts if isinstance(fact, Blind)}
+    assert list(reasons) == [part]
+    assert name == "sacctmgr" or "sacct printed nothing, not even a header" in (reasons[part] or "")
+
+
+@pytest.mark.parametrize("told", ["NaN", "Infinity", "9" * 5000])
+def test_one_bad_job_of_a_json_answer_costs_that_job(told: str):
+    good = {"job_id": 7, "job_state": "FAILED", "exit_code": 256, "name": "llm"}
+    bad = {"job_id": 8, "job_state": "FAILED", "exit_code": "@"}
+    text = json.dumps({"jobs": [bad, good]}).replace('"@"', told)
+    refused, kept = read(text.encode())
+    assert isinstance(kept, Job) and (kept.job, kept.exit_code) == ("7", 1)
+    assert isinstance(refused, Refused)
+    assert (refused.line, refused.field, refused.reason) == (1, "exit_code", "no number")
 
 
 # --- anything at all ---

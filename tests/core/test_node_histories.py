@@ -8,10 +8,13 @@ import pytest
 
 from rerail.collectors.synth.history import facts_of
 from rerail.collectors.synth.plans import fleet
-from rerail.server.core.facts import Scope
+from rerail.server.core.facts import AttemptStarted, Evidence, NodeCondition, NodeState, Scope
 from rerail.server.core.fold import RunFold
 from rerail.server.core.node_histories import Held, NodeChange, NodeXid, node_histories
+from rerail.server.core.report import figures
 from rerail.server.core.view import Attempt
+from rerail.ui.pages.run_tables import panels
+from rerail.ui.sentences import run_sentence
 
 
 def attempt(number: int, start: int, end: int | None, *nodes: str, scope: Scope | None = None) -> Attempt:
@@ -50,6 +53,33 @@ def test_what_was_told_of_a_node_that_no_attempt_names_is_kept():
     assert only.xids == (NodeXid(1, 48), NodeXid(5, 79, 3))
     assert only.states == (NodeChange(9, "drained", "ECC"),)
     assert not only.is_exposure_known
+
+
+def test_without_any_attempt_what_machines_said_is_known_and_on_the_page():
+    at, fold = 1_760_000_000_000_000_000, RunFold("r")
+    common = {"run": "r", "emitter": "prometheus/n1", "node": "n1"}
+    xid = Evidence(**common, seq=1, at=at, source="dcgm", text="GPU 1 of n1: XID 79", code="xid:79")
+    fold.add([xid, NodeState(**common, seq=2, at=at + 1, state=NodeCondition.NOT_READY, reason="no power")])
+    view = fold.view(at + 10**9)
+    assert view.attempts == () and view.incidents == ()
+    assert [(each.node, each.source, each.code, each.text) for each in view.machines_say] == [
+        ("n1", "dcgm", "xid:79", "GPU 1 of n1: XID 79"), ("n1", "", "not_ready", "no power")
+    ]  # fmt: skip
+    (history,) = before = fold.node_histories
+    assert history.xids == (NodeXid(at, 79, None, "dcgm"),)
+    assert [change.state for change in history.states] == ["not_ready"]
+    assert not history.is_exposure_known
+    fold.view(at + 2 * 10**9)
+    assert fold.node_histories is before, "nothing of it changed, so nothing is made anew"
+    sentence = "".join(phrase.words for phrase in run_sentence(view))
+    assert sentence.startswith("Its machines spoke: n1: not ready, the last of 2 statements of 1 node.")
+    shown = " ".join(part.words() for part in panels(view, (), ()))
+    for words in ("GPU has fallen off the bus", "DCGM (Prometheus)", "no power", "Nobody told of an attempt."):
+        assert words in shown
+    assert [each["code"] for each in figures(view)["machines_say"]] == ["xid:79", "not_ready"]  # type: ignore[index, attr-defined]
+    fold.add([AttemptStarted(run="r", emitter="a", seq=1, at=at - 1, restart=0)])
+    view = fold.view(at + 3 * 10**9)
+    assert view.machines_say == () and fold.node_histories == before
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -3,9 +3,12 @@
 # ruff: noqa: E501 - lines of logs are as long as they are
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import re
 import time
+import tracemalloc
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +16,7 @@ import pytest
 
 from rerail.collectors.sources.left_off import LAST_JOB
 from rerail.server.cli import main
+from rerail.server.commands import importing
 from tests.dumps import CORPUS as DUMPS
 
 CORPUS = Path(__file__).parent.parent / "corpus"
@@ -209,6 +213,91 @@ def test_a_file_of_which_nothing_is_stated_is_named(
     path.write_text(content)
     assert main(["import", name, str(path), "--run", "r", "--stdout"]) == 0
     assert f"{path}: no fact is stated of it as {name}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["facts", "logs", "kernel", "google-goodput"])
+def test_a_line_without_end_is_passed_over_and_told_and_takes_no_memory(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "bomb.log.gz"
+    with gzip.open(path, "wb", 1) as file:
+        file.write(b"\0" * 20_000_000)
+        for _ in range(80):
+            file.write(b"x" * 1_000_000)
+        file.write(
+            b"\n" + b"\0" * 20_000_000 + b"Jan  1 00:00:20 n1 kernel: NVRM: Xid (PCI:0000:19:00): 79, off the bus\n"
+        )
+    os.utime(path, (1_767_312_000, 1_767_312_000))
+    tracemalloc.start()
+    try:
+        assert main(["import", form, str(path), "--run", "r", "--stdout"]) == 0
+        assert tracemalloc.get_traced_memory()[1] < 100_000_000  # some times the longest line, of 120 MB in three
+    finally:
+        tracemalloc.stop()
+    told = capsys.readouterr()
+    assert f"{path}:1: line: longer than 16777216 bytes: passed over (got 80000001 bytes)" in told.err
+    assert f"{path}: 40000000 NUL bytes were left out" in told.err
+    if form in ("logs", "kernel"):
+        assert '"code":"xid:79"' in told.out
+
+
+@pytest.mark.parametrize(
+    ("form", "lines", "instants"),
+    [
+        ("kernel", ["Dec 31 23:59:50 n1 kernel: NVRM: Xid (PCI:0000:19:00): 79, off the bus",
+                    "Jan  1 00:00:20 n1 kernel: NVRM: Xid (PCI:0000:19:00): 31, MMU Fault"],
+         ["2025-12-31T23:59:50", "2026-01-01T00:00:20"]),
+        ("logs", ["I1231 23:59:40.000000 139 metric_logger.py:90] completed step: 5, seconds: 7.000, loss: 8.1",
+                  "I0101 00:00:01.000000 139 metric_logger.py:90] completed step: 6, seconds: 7.000, loss: 8.1"],
+         ["2025-12-31T23:59:40", "2026-01-01T00:00:01"]),
+        ("logs", ["[rank1]:[E1231 23:59:40.000000 a.cpp:1] [Rank 1] Watchdog caught collective operation timeout: W"],
+         ["2025-12-31T23:59:40"]),
+        ("logs", ["2024-12-31 23:59:00,000 [INFO] [n] [workload:?(?) infra:?(?)] launcher.py:636 "
+                  "[default] Rendezvous complete for workers.",
+                  "[rank1]:[E0101 00:00:40.000000 a.cpp:1] [Rank 1] Watchdog caught collective operation timeout: W"],
+         ["2024-12-31T23:59:00", "2025-01-01T00:00:40"]),
+        ("kernel", ["Feb 29 10:00:00 n1 kernel: NVRM: Xid (PCI:0000:19:00): 79, off the bus"],
+         ["2024-02-29T10:00:00"]),
+    ],
+)  # fmt: skip
+def test_a_stamp_without_a_year_is_not_later_than_its_file(
+    form: str, lines: list[str], instants: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "ny.log"
+    path.write_text("\n".join(lines) + "\n")
+    os.utime(path, (1_767_312_000, 1_767_312_000))  # 2 January 2026
+    assert main(["import", form, str(path), "--run", "r", "--stdout", "--still-running"]) == 0
+    told = {json.loads(line)["at"] // 10**9 for line in capfd.readouterr().out.splitlines()}
+    assert [datetime.fromtimestamp(at, UTC).isoformat()[:19] for at in sorted(told)] == instants
+    where = ["kernel", "--file", str(path), "--since-hours", "100000"]
+    where = where if form == "kernel" else ["logs", str(path), "--zone-minutes", "0"]
+    assert main(["collect", *where, "--run-id", "r", "--once", "--stdout", "--dir", str(tmp_path / "kept")]) == 0
+    followed = {json.loads(line)["at"] // 10**9 for line in capfd.readouterr().out.splitlines()}
+    assert followed == told
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        (b"\x28\xb5\x2f\xfd", "compressed with zstd: unpack it first (zstd -d)"),
+        (None, "it is a pipe, and nothing was written"),
+    ],
+)
+def test_what_cannot_be_read_is_said_and_waits_for_nobody(
+    start: bytes | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(importing, "PIPE_SECONDS", 0.1)
+    path = tmp_path / "train.log"
+    if start is None:
+        os.mkfifo(path)
+    else:
+        path.write_bytes(start + b"anything")
+    for form in ("logs", "facts", "slurm"):
+        assert main(["import", form, str(path), "--run", "r", "--stdout"]) == 1
+        assert f"{path} cannot be read: {said}" in capsys.readouterr().err
+    followed = ["collect", "logs", str(path), "--run-id", "r", "--once", "--stdout"]
+    assert main(followed) == 1
+    assert ("no regular file" if start is None else said) in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("as_folder", [False, True])

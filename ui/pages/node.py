@@ -30,7 +30,7 @@ TOO_LITTLE = "too little data yet: from one node-day on"
 
 MOST_LANES = 20
 MOST_MARKS = 400
-STATES = {"not_ready": "not ready", "ready": "ready", "drained": "drained", "lost": "lost"}
+STATES = text.NODE_STATES
 
 
 async def layout(queries: Queries, wanted: Address, _search: str) -> Component:
@@ -121,8 +121,14 @@ def _tiles(found: NodeView) -> list[Markup]:
             text.UNKNOWN if lemon.per_1000_node_days is None else f"{lemon.per_1000_node_days:.1f}",
             ["per 1,000 node-days", html.Div(limits) if limits else None],
         ),
-        tile("XIDs", text.number(found.node.xids), "told by its kernel log", "#events"),
+        tile("XIDs", text.number(found.node.xids), _told_by(found.events), "#events"),
     ]
+
+
+def _told_by(events: Sequence[NodeEvent]) -> str:
+    """Who told of its XIDs; nothing where there are none, or where it was not kept of one."""
+    sources = sorted({event.source for event in events if event.kind == "xid"})
+    return f"told by {' and '.join(map(text.teller, sources))}" if all(sources) and sources else ""
 
 
 def _score(lemon: Lemon) -> Markup:

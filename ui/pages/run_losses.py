@@ -176,7 +176,8 @@ def incidents_panel(view: RunView) -> Markup:
     if not incidents:
         calm = "Nothing stopped this run." if view.sees_training else "Nothing that stopped this run was told."
         calm = "It was stopped by request, and nothing else stopped it." if view.outcome is Outcome.STOPPED else calm
-        calm = calm if view.account.elapsed_ns else "Nothing has happened yet."
+        if not view.account.elapsed_ns:
+            calm = "Nobody told of an attempt." if view.machines_say or view.dumps_say else "Nothing has happened yet."
         return panel("Incidents", html.P(calm, className="calm"), "incidents")
     longest = max(incident.so_far_ns for incident in incidents)
     heads = (

@@ -23,12 +23,14 @@ from rerail.ui.markup import Content, Markup, html
 from rerail.ui.pages.exclusions import exclusions_panel
 from rerail.ui.pages.quality import quality_panel
 from rerail.ui.pages.run_losses import incidents_panel
+from rerail.ui.pages.run_machines import machines_panel
 from rerail.ui.pages.run_recovery import recovery_panel
 
 
 def panels(view: RunView, emitters: Sequence[EmitterRow], newest_checkpoints: Sequence[Checkpoint]) -> list[Markup]:
     """Everything under the waterfall, in reading order."""
     return [
+        *([] if (said := machines_panel(view)) is None else [said]),
         incidents_panel(view),
         recovery_panel(view),
         attempts_panel(view),
