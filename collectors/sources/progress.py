@@ -1089,7 +1089,8 @@ class ProgressLog:
         state = self.state
         if state.loading and None not in state.loading and state.base == state.loading[0]:
             at = state.loading[1]
-            self._say(CheckpointLoaded, at, step=state.loading[0], start=at, end=at)
+            if state.base > 0:  # "starting from step 0" loads nothing
+                self._say(CheckpointLoaded, at, step=state.base, start=at, end=at)
             state.loading = []
         if state.loaded and state.base is None and state.every == 1 and state.each_before is not None:
             state.base = step - 1

@@ -797,6 +797,7 @@ HOME_MADE = home_made(0, "starting training") + home_made_steps(10, 1, 6)
          + home_made(40, "Resuming from checkpoint /ckpt/step_6")
          + home_made(48, "Resumed from checkpoint step_6 in 8.0 s") + home_made_steps(48, 7, 9),
          [(6, "sync", 1.0, True)], [(1, 6, 8.0)], {"loading": 8, "saving": 1, "training": 27}),
+        (home_made(0, "Starting from step 0") + home_made_steps(10, 1, 3), [], [], {"loading": None, "training": 9}),
         # Trainer saves at least until the last of its words; how long it blocked is not told
         ("".join(f"2026-11-20T10:00:{second:02d}.000000000Z stdout F {words}\n" for second, words in (
             (10, HF_BEGINS[0]), (10, HF_BEGINS[1]), (12, bar_of(1, 2)), (14, bar_of(2, 4)),
