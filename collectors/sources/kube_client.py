@@ -232,6 +232,8 @@ class Client:
                     return
                 if not line.endswith(b"\n"):
                     raise Unseen(None, f"{path}: the watch broke off within a line")
+                if not line.strip():
+                    continue  # a sign of life, or of a proxy
                 try:
                     told = json.loads(line)
                 except (ValueError, RecursionError):

@@ -5,7 +5,8 @@ Rules
   version.
 - A watch that ends is taken up where it stood: each change and each bookmark moves the version on. A version that the
   server has forgotten (410, as a status or within the stream) means a new list; what did not change in between has
-  the same version, and is passed over by who reads.
+  the same version, and is passed over by who reads. That is usual, and no failure: only a list that fails is one. Where
+  one 410 follows another, with no news in between, the next list waits.
 - A failure is told with its reason, and again when it is over; in between it is tried again after 1, 2, 4 … 60
   seconds, or as long as the server asks. A kind that the server does not have is looked for every five minutes.
 - What was read waits in a queue that all kinds share; it is bounded, so a slow reader slows the watch and not the
@@ -82,6 +83,8 @@ class Watch(threading.Thread):
         self._pause = pause
         self._stop = threading.Event()
         self._failures = 0
+        self._forgotten = 0
+        """How often the server had forgotten the version, one time after the other."""
 
     def stop(self) -> None:
         """Ask it to end; what it has read is still in the queue."""
@@ -93,13 +96,27 @@ class Watch(threading.Thread):
             try:
                 if not self._version:
                     self._list()
+            except Unseen as error:
+                self._fail(error)
+                continue
+            try:
                 began = time.monotonic()
                 self._follow()
-                self._failures = 0
+                self._failures = self._forgotten = 0
                 # A proxy that ends every stream at once is not asked without a pause.
                 self._pause(self._stop, max(0.0, SHORTEST_WATCH_SECONDS - (time.monotonic() - began)))
             except Unseen as error:
-                self._fail(error)
+                if error.status == 410:
+                    self._list_anew()
+                else:
+                    self._fail(error)
+
+    def _list_anew(self) -> None:
+        """The server only asks for a new list, which is asked for at once; one that always does is not pressed."""
+        self._version = ""
+        self._forgotten += 1
+        if self._forgotten > 1:
+            self._pause(self._stop, _wait(self._forgotten - 1))
 
     def _list(self) -> None:
         uids: list[str] = []
@@ -118,7 +135,7 @@ class Watch(threading.Thread):
         for what, told in self._client.watch(self.resource.path, self._version, self._selector):
             if self._stop.is_set():
                 return
-            self._failures = 0
+            self._failures = self._forgotten = 0
             version = version_of(told)
             if version:
                 self._version = version
@@ -128,11 +145,10 @@ class Watch(threading.Thread):
                 self._tell(Change(self.resource, what, version=version))
 
     def _fail(self, error: Unseen) -> None:
-        if error.status == 410:
-            self._version = ""
-            if self._failures == 0:
-                self._failures += 1
-                return  # at once: the server only asks for a new list
+        if error.status == 410:  # its pages are of a version that is forgotten meanwhile: it begins again
+            self._forgotten += 1
+            if self._forgotten == 1:
+                return
         if error.status == 404 and self.resource.may_be_absent:
             self._tell(Change(self.resource, "SEEN"))
             self._pause(self._stop, ABSENT_SECONDS)
@@ -143,8 +159,7 @@ class Watch(threading.Thread):
         is_cut = error.status is None and "broke off" in str(error)
         if not is_cut or self._failures > 2:  # a connection that is cut now and then is no blindness
             self._tell(Change(self.resource, "FAILED", reason=str(error)))
-        wait = min(LONGEST_WAIT_SECONDS, 2.0 ** min(self._failures - 1, 6))
-        self._pause(self._stop, error.retry_after or wait * (0.75 + random.random() / 2))
+        self._pause(self._stop, error.retry_after or _wait(self._failures))
 
     def _tell(self, change: Change) -> None:
         while not self._stop.is_set():
@@ -153,3 +168,8 @@ class Watch(threading.Thread):
                 return
             except queue.Full:
                 continue
+
+
+def _wait(count: int) -> float:
+    """How long to wait after so many failures, in s; a random part of it, so that many watches do not come at once."""
+    return min(LONGEST_WAIT_SECONDS, 2.0 ** min(count - 1, 6)) * (0.75 + random.random() / 2)

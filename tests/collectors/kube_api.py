@@ -158,6 +158,7 @@ class KubeApi:
             request.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
             request.wfile.flush()
 
+        send(b"\n")  # some proxies keep a stream alive so
         if behaviour == "gone event":
             status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
             send(json.dumps({"type": "ERROR", "object": status}).encode() + b"\n")
