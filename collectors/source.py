@@ -11,6 +11,8 @@ promises, and `tests/collectors/test_contract.py` holds every one to:
 - A source that cannot see raises `SourceDown`, and never answers with nothing: unknown is not gone.
 - A source of several runs has `runs`, those it tells of now: what it could not see is stated for each. One that holds
   threads or connections has `close`.
+- One that holds back what more may soon belong to has `leave(cursor)`: a poll that states it, since nobody may look
+  again. One whose look may take long has `heed(stop)`: once that is set the look ends at once, with `LookGivenUp`.
 """
 
 from __future__ import annotations
@@ -23,6 +25,10 @@ from rerail.server.core.facts import Fact
 
 class SourceDown(Exception):  # noqa: N818 - named as the condition it tells
     """The source cannot see at the moment; the message says why."""
+
+
+class LookGivenUp(Exception):  # noqa: N818 - named as the condition it tells
+    """The look was not ended, since its process is asked to stop: nothing was seen, and nothing is blind."""
 
 
 class NotConfigured(Exception):  # noqa: N818 - named as the condition it tells

@@ -88,8 +88,8 @@ def with_last_jobs(facts: Iterable[Fact], old: OldFile) -> Iterator[Fact]:
         return
     closed = 0
     for run, end in sorted(last.items()):
-        goes_on = later.get(run, end.at) > end.at or end.outcome not in OVER
-        if run in told or goes_on or old.now - end.at <= LEAST_SILENCE_NS:
+        goes_on = later.get(run, end.at) > end.at
+        if run in told or goes_on or not is_last_end(end.outcome, end.at, now=old.now, least=LEAST_SILENCE_NS):
             continue
         closed += 1
         yield RunEnded(
@@ -101,6 +101,12 @@ def with_last_jobs(facts: Iterable[Fact], old: OldFile) -> Iterator[Fact]:
             f"{what} taken to have ended with the last job that is told of (--still-running leaves them open; "
             "`rerail collect` follows a scheduler)"
         )
+
+
+def is_last_end(outcome: Outcome | None, at: int, *, now: int, least: int) -> bool:
+    """Whether a run ended with its last job, which ended so at `at`, more than `least` ns ago: one that was requeued or
+    preempted comes again."""
+    return outcome in OVER and now - at > least
 
 
 def said(end: RunEnded, now: int) -> str:

@@ -9,8 +9,10 @@ Rules
 - A command that fails is stated blind (`partial_sight.py`); where neither jobs in accounting nor jobs in the queue
   can be seen, the source is down. One that prints nothing at all failed too: each has at least a header, an object, or
   a sentence to print.
-- A command that hangs costs its time once in a look: the others that ask the same daemon (`slurmctld`, or the one of
-  accounting) are not tried in that look.
+- A command that hangs, or takes seconds to fail, costs its time once in a look: the others that ask the same daemon
+  (`slurmctld`, or the one of accounting) are not tried in that look.
+- A run whose last job ended ten minutes ago, and failed, completed or was stopped, has ended: where the queue is seen,
+  and nothing of the run waits or runs in it. What begins later takes it back by itself (`server/core/life.py`).
 - It looks every `interval_seconds`; after a failure of everything it waits twice as long each time, up to ten minutes.
 - The cursor holds what was stated of each job, so that another instance goes on.
 """
@@ -20,11 +22,13 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import logging
 import os
 import pwd
 import re
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +46,8 @@ from rerail.collectors.sources.slurm_records import Job, NodeEvent, Refused
 from rerail.collectors.sources.slurm_words import SECOND
 from rerail.server.core.codec import FactError
 from rerail.server.core.facts import Fact
+
+logger = logging.getLogger("rerail.slurm")
 
 COLUMNS = (
     "JobID",
@@ -71,6 +77,8 @@ LONGEST_WAIT_SECONDS = 600.0
 OVERLAP_SECONDS = 3600
 COMMAND_SECONDS = 45.0
 """Two daemons can hang, and each takes this long once in a look."""
+SLOW_TO_FAIL_SECONDS = 5.0
+"""A command that took so long to fail waited for its daemon, and so would the next."""
 LONGEST_HELP = 65_536
 NOTHING_THERE = (b"no jobs in the system", b"no nodes in the system")
 """What `scontrol show` prints where there is nothing to show."""
@@ -84,17 +92,25 @@ class CommandFailed(Exception):  # noqa: N818 - named as the condition it tells
 
 
 class CommandHung(CommandFailed):
-    """A command did not end within its time."""
+    """A command did not end within its time, or took seconds to fail: its daemon does not answer."""
 
 
 Run = Callable[[Sequence[str]], bytes]
 """Runs a command and gives what it printed. Raises `CommandFailed`."""
 
 
-def run_command(words: Sequence[str], *, seconds: float = COMMAND_SECONDS, largest: int = LARGEST_PRINTED) -> bytes:
-    """What a command prints, with instants as seconds since 1970 where Slurm lets us choose. Raises `CommandFailed`."""
+def run_command(
+    words: Sequence[str], *, seconds: float = COMMAND_SECONDS, largest: int = LARGEST_PRINTED,
+    stop: threading.Event | None = None,
+) -> bytes:  # fmt: skip
+    """What a command prints, with instants as seconds since 1970 where Slurm lets us choose.
+
+    Raises `CommandFailed`, and `LookGivenUp` once `stop` is set.
+    """
+    chosen = {"SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
+    began = time.monotonic()
     try:
-        printed = ask(words, seconds=seconds, largest=largest, settings={"SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"})
+        printed = ask(words, seconds=seconds, largest=largest, settings=chosen, stop=stop)
     except FileNotFoundError:
         raise CommandFailed(f"{words[0]} is not installed here") from None
     except ProgramHung as error:
@@ -105,7 +121,9 @@ def run_command(words: Sequence[str], *, seconds: float = COMMAND_SECONDS, large
         raise CommandFailed(f"{words[0]}: {error}"[:300]) from None
     if printed.code:
         said = printed.complaint.splitlines()
-        raise CommandFailed(f"{words[0]} failed with {printed.code}: {said[0][:200] if said else 'no message'}")
+        waited = time.monotonic() - began > SLOW_TO_FAIL_SECONDS
+        kind = CommandHung if waited else CommandFailed
+        raise kind(f"{words[0]} failed with {printed.code}: {said[0][:200] if said else 'no message'}")
     if not printed.output.strip():
         raise CommandFailed(f"{words[0]} printed nothing, not even a header, and ended with 0")
     return printed.output
@@ -163,7 +181,7 @@ class SlurmSource:
         chosen: Chosen | None = None,
         *,
         interval_seconds: float = 30.0,
-        run: Run = run_command,
+        run: Run | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.name = "slurm"
@@ -171,8 +189,11 @@ class SlurmSource:
         self._naming = naming or Naming()
         self._chosen = chosen or Chosen()
         self._interval = interval_seconds
-        self._run = run
+        self._stop = threading.Event()
+        self._run = run or self._run_heeding
         self._now = now
+        self._cannot_see: set[str] = set()
+        """What its own log was told that it cannot see."""
         self._next_at = 0.0
         self._failures = 0
         self._reason = ""
@@ -181,8 +202,12 @@ class SlurmSource:
         self._hung: dict[bool, str] = {}
         """Whether it is the daemon of accounting → what it did not answer in this look."""
 
+    def heed(self, stop: threading.Event) -> None:
+        """Once `stop` is set no command is waited for, and none is started."""
+        self._stop = stop
+
     def poll(self, cursor: str | None) -> Polled:
-        """What changed since. Raises `SourceDown`."""
+        """What changed since. Raises `SourceDown`, and `LookGivenUp` where it was asked to stop."""
         now = self._now()
         if now < self._next_at:
             if self._failures:
@@ -215,11 +240,14 @@ class SlurmSource:
         failed = {part: reason for part, (_, reason, _) in parts.items() if reason is not None}
         if "sacct" in failed and "squeue" in failed:
             raise SourceDown(f"{failed['sacct']}; {failed['squeue']}")
+        self._log_sight(failed)
         records = [record for found, _, _ in parts.values() for record in found]
         # Counts come first: the incarnations that accounting tells of have none before 23.02.
         jobs = [record for record in records if isinstance(record, Job)]
         events = [record for record in records if isinstance(record, NodeEvent)]
         told = facts.take(_counted(jobs), events, as_of=int(now * SECOND))
+        if "squeue" not in failed:
+            told += facts.ends_of_runs(int(now * SECOND))
         self.runs = facts.runs or self.runs
         for part, (_, _, broken) in parts.items():
             told += sight.cannot_see(part, failed[part], self.runs) if part in failed else sight.sees(part)
@@ -229,6 +257,14 @@ class SlurmSource:
                 told += sight.sees(f"{part} in part")
         memory["since"] = min([now, *(at / SECOND for at in facts.open_since())])
         return Polled(tuple(told), json.dumps(memory, separators=(",", ":"), sort_keys=True))
+
+    def _log_sight(self, failed: Mapping[str, str]) -> None:
+        """Its own log says once what cannot be seen, and once that it is seen again."""
+        for part in sorted(failed.keys() - self._cannot_see):
+            logger.warning("slurm %s cannot see: %s", part, failed[part])
+        for part in sorted(self._cannot_see - failed.keys()):
+            logger.info("slurm %s sees again", part)
+        self._cannot_see = set(failed)
 
     def _ask(self, question: Callable[[], list[Job | NodeEvent]]) -> tuple[list[Job | NodeEvent], str | None, str]:
         """The records, why there are none, and what of them was passed over."""
@@ -248,6 +284,9 @@ class SlurmSource:
         except CommandHung as error:
             self._hung[is_accounting] = str(error)
             raise
+
+    def _run_heeding(self, words: Sequence[str]) -> bytes:
+        return run_command(words, stop=self._stop)
 
     def _records(self, printed: bytes) -> list[Job | NodeEvent]:
         """The records of an answer; those that make no sense are counted and said, with the first of them.
@@ -295,10 +334,13 @@ class SlurmSource:
     def _queued(self) -> list[Job | NodeEvent]:
         chosen = self._chosen.words("")
         words = ["squeue", "--json", "--states=all", *(chosen or ([] if self._chosen.all_users else ["--me"]))]
+        began = time.monotonic()
         try:
             shown = self._records(self._printed(words))
         except CommandFailed as error:
-            if "is not installed" in str(error):
+            if time.monotonic() - began > SLOW_TO_FAIL_SECONDS:  # 22.05 tells so in an answer, and ends with 0
+                self._hung.setdefault(False, str(error))
+            if False in self._hung or "is not installed" in str(error):
                 raise
             shown = None
         if shown is None:  # not asked while the error is handled, which holds what the first command printed

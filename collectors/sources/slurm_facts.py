@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rerail.collectors.masking import masked
+from rerail.collectors.sources.left_off import LAST_JOB, is_last_end
 from rerail.collectors.sources.slurm_ends import (
     as_they_ended,
     end_words,
@@ -51,6 +52,9 @@ from rerail.server.core.facts import (
 
 QUEUED, STARTED, RUNS, SAID, STEPS, LEFT, ENDS, RUN_ENDS = 0, 1, 2, 8, 9, 20, 21, 22
 AFTER_NS = 60 * SECOND
+
+FOLLOWED_NS = 600 * SECOND
+"""How long after its last job a run that is followed is taken to have ended: it may be submitted again."""
 
 KEPT_NODES_NS = 86_400 * SECOND
 """How long it is remembered which nodes a job had, for what is told of them late."""
@@ -109,16 +113,8 @@ class SlurmFacts:
 
     @property
     def runs(self) -> tuple[str, ...]:
-        """Runs with a job that waits or runs."""
-        return tuple(
-            sorted(
-                {
-                    job["run"]
-                    for job in self._jobs.values()
-                    if any(not life.get("end") for life in job["lives"].values())
-                }
-            )
-        )
+        """Runs with a job that waits or runs, or of which the last job ended and the run did not."""
+        return tuple(sorted(run for run in self._of_run if self._is_open(run) or self._last_end(run) is not None))
 
     def open_since(self) -> list[int]:
         """When each incarnation that is not over was submitted or requeued, in ns."""
@@ -160,6 +156,39 @@ class SlurmFacts:
         self._forget()
         facts, self.facts, self._nodes.facts = [*self.facts, *self._nodes.facts], [], []
         return sorted(facts, key=lambda fact: (fact.run, fact.at, fact.emitter, fact.seq))
+
+    def ends_of_runs(self, now: int) -> list[Fact]:
+        """The end of each run whose last job ended a while ago, where nothing of it waits or runs: asked behind a look
+        that saw the queue. Each is stated once."""
+        self.facts = []
+        for run in sorted(self._of_run):
+            last = None if self._is_open(run) else self._last_end(run)
+            if last is None:
+                continue
+            end, second, name, life = last
+            outcome = OUTCOMES.get(life["state"], Outcome.FAILED)
+            if is_last_end(outcome, end, now=now, least=FOLLOWED_NS):
+                common = {"run": run, "emitter": f"slurm/job/{name}"[:200], "job": name}
+                self._say(RunEnded, life, second, RUN_ENDS, end, common, outcome=outcome, reason=LAST_JOB)
+        facts, self.facts = self.facts, []
+        return facts
+
+    def _is_open(self, run: str) -> bool:
+        """Whether a job of the run waits or runs."""
+        return any(not life.get("end") for life in self._lives_of(run))
+
+    def _last_end(self, run: str) -> tuple[int, int, str, dict[str, Any]] | None:
+        """`(end, submit second, job, its life)` of the run's job that had nodes and ended last; None where there was
+        none, or where the run was told to have ended with it."""
+        lives = [
+            (life["end"], int(second), name, life)
+            for name in self._of_run.get(run, ())
+            if name in self._jobs
+            for second, life in self._jobs[name]["lives"].items()
+            if ENDS in life["told"] and life.get("end")
+        ]
+        last = max(lives, key=lambda each: each[:3], default=None)
+        return None if last is None or RUN_ENDS in last[3]["told"] else last
 
     # --- jobs ---
 

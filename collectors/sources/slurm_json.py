@@ -1,7 +1,8 @@
 """Slurm JSON: `sacct`, `squeue`, `scontrol` and `sinfo` with `--json`, from 22.05 on.
 
 A number is plain or `{"set", "infinite", "number"}`, a state one word or a list of words, an exit code a wait status,
-an object of words, or one of lists. All of them give one record.
+an object of words, or one of lists. All of them give one record. An answer without
+any, that tells an error, is refused.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ def read_json(text: str) -> Iterator[Record]:
     if not any(isinstance(told.get(name), list) for name in ("jobs", "nodes", "sinfo")):
         yield Refused(1, "file", ", ".join(map(str, list(told)[:8])), "holds no list of jobs, nodes or sinfo")
         return
+    if not any(told.get(name) for name in ("jobs", "nodes", "sinfo")) and (error := _error(told)):
+        yield Refused(1, "errors", error[:100], "it tells an error, and nothing else")
     is_old = _version(told) is not None and _version(told) < (22, 6)  # type: ignore[operator]
     for number, job in enumerate(sequence(told.get("jobs")), 1):
         yield (
@@ -55,6 +58,12 @@ def read_json(text: str) -> Iterator[Record]:
     for number, node in enumerate([*sequence(told.get("nodes")), *sequence(told.get("sinfo"))], 1):
         if isinstance(node, dict):
             yield from _json_nodes(node, number)
+
+
+def _error(told: Mapping[str, Any]) -> str:
+    """The first error that an answer tells of itself; empty where it tells none. 22.05 ends with 0 all the same."""
+    first = next((each for each in sequence(told.get("errors")) if isinstance(each, dict)), {})
+    return ": ".join(str(first[name]) for name in ("source", "description", "error") if first.get(name))
 
 
 def _loaded(text: str) -> Any:

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import stat
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,9 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerail.collectors.formats import OldFile, formats
-from rerail.collectors.source import Source, SourceDown
+from rerail.collectors.source import LookGivenUp, Source, SourceDown
 from rerail.collectors.sources.slurm import Chosen, CommandFailed, SlurmSource, run_command
-from rerail.collectors.sources.slurm_facts import Naming, SlurmFacts
+from rerail.collectors.sources.slurm_facts import FOLLOWED_NS, Naming, SlurmFacts
 from rerail.collectors.sources.slurm_nodes import condition_of
 from rerail.collectors.sources.slurm_output import is_slurm, read
 from rerail.collectors.sources.slurm_records import Job, NodeEvent, Refused
@@ -454,6 +455,33 @@ def test_a_job_that_depends_on_another_does_not_queue_while_that_one_trains():
     assert [(attempt.number, verdict.cause) for attempt, verdict, _ in fold.endings()] == [(0, "time_limit")]
 
 
+@pytest.mark.parametrize(
+    ("jobs", "truth"),
+    [
+        ([job(1, "FAILED", 0, 10, 100, exit_code=1)], [("failed", 100)]),
+        ([job(1, "TIMEOUT", 0, 10, 100)], [("failed", 100)]),
+        ([job(1, "CANCELLED", 0, 10, 100)], [("stopped", 100)]),
+        ([job(1, "PREEMPTED", 0, 10, 100)], []),  # it comes again
+        ([job(1, "TIMEOUT", 0, 10, 100), job(2, "FAILED", 20, 150, 200, exit_code=1)], [("failed", 200)]),
+        ([job(1, "TIMEOUT", 0, 10, 100), job(2, "PENDING", 120, None, None)], []),
+        ([job(1, "TIMEOUT", 0, 10, 100), job(2, "RUNNING", 120, 150, None)], []),
+        ([job(1, "FAILED", 0, 10, 100, exit_code=1), job(2, "CANCELLED", 120, None, 130)], [("failed", 100)]),
+    ],
+)
+def test_a_followed_run_ends_with_its_last_job_when_nothing_came_for_ten_minutes(
+    jobs: list[Job], truth: list[tuple[str, int]]
+):
+    base = 1_795_954_000 * SECOND
+    facts = SlurmFacts()
+    facts.take(jobs)
+    assert facts.ends_of_runs(base + 200 * SECOND) == []
+    told = facts.ends_of_runs(base + 201 * SECOND + FOLLOWED_NS)
+    assert [(fact.outcome, (fact.at - base) // SECOND) for fact in told if isinstance(fact, RunEnded)] == truth
+    assert SlurmFacts(facts.memory).ends_of_runs(base + 900 * SECOND + FOLLOWED_NS) == []  # once
+    later = facts.take([*jobs, job(9, "RUNNING", 2000, 2010, None)])
+    assert folded([*SlurmFacts().take(jobs), *told, *later], "chain").view(base + 2100 * SECOND).ended_at is None
+
+
 def test_an_out_of_memory_job_is_an_end_by_memory():
     told = SlurmFacts().take([job(1, "OUT_OF_MEMORY", 0, 10, 100, exit_code=0, signal=125)])
     (ending,) = folded(told, "chain").endings()
@@ -520,6 +548,10 @@ class Cluster:
         return SlurmSource(Naming(), Chosen(all_users=True), now=lambda: self.clock, **options)
 
 
+RUNS_NOT_OVER = ("cancelme", "exit3", "manualrq", "oomjob", "pretrain2", "sigk", "tl")
+"""Those with a job that waits or runs, and those whose last job ended less than ten minutes before the look."""
+
+
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster(tmp_path, monkeypatch)
@@ -534,7 +566,7 @@ def test_the_source_asks_slurm_and_goes_on_from_its_cursor(cluster: Cluster):
     assert isinstance(source, Source)
     first = source.poll(None)
     assert {fact.run for fact in first.facts} >= {"pretrain-llm", "pretrain2"}
-    assert source.runs == ("manualrq", "pretrain2")
+    assert source.runs == RUNS_NOT_OVER
     assert "-D -P --noconvert" in cluster.asked("sacct")[-1]
     assert "Restarts,FailedNode" in cluster.asked("sacct")[-1]
     for fact in first.facts:
@@ -585,8 +617,8 @@ def test_a_command_that_fails_is_blind_and_the_rest_goes_on(cluster: Cluster):
     second = cluster.source().poll(first.cursor)
     blind = [fact for fact in second.facts if isinstance(fact, Blind)]
     assert {(fact.run, fact.source, fact.until) for fact in blind} == {
-        ("manualrq", "slurm nodes", None), ("pretrain2", "slurm nodes", None)
-    }  # fmt: skip
+        (run, "slurm nodes", None) for run in RUNS_NOT_OVER
+    }
     assert "scontrol is not installed" in (blind[0].reason or "")
     cluster.clock += 100
     cluster.prints("sacctmgr", (CORPUS / "sacctmgr_events.psv").read_bytes())
@@ -676,6 +708,36 @@ def test_a_command_that_hangs_costs_its_time_once_in_a_look(cluster: Cluster):
         assert asked == ["squeue", "sacct", "scontrol"]  # sacctmgr would wait for the same daemon
     (blind,) = {(fact.source, fact.reason) for fact in facts if isinstance(fact, Blind)}
     assert blind == ("slurm sacct", "sacct did not end within 0.2 s")
+
+
+def test_who_is_asked_to_stop_waits_for_no_command_and_starts_none(cluster: Cluster):
+    for name in ("squeue", "sacct"):
+        (cluster.folder / name).write_text(f"#!/bin/sh\necho >> {cluster.folder}/{name}.asked\n/bin/sleep 60\n")
+    source, stop = cluster.source(), threading.Event()
+    source.heed(stop)
+    asking = threading.Timer(0.3, stop.set)
+    asking.start()
+    began = time.monotonic()
+    with pytest.raises(LookGivenUp):
+        source.poll(None)
+    with pytest.raises(LookGivenUp):
+        source.poll(None)
+    assert time.monotonic() - began < 2
+    assert cluster.asked("squeue") == [""] and not (cluster.folder / "sacct.asked").exists()
+
+
+def test_an_answer_that_tells_an_error_alone_is_no_empty_queue(cluster: Cluster, caplog: pytest.LogCaptureFixture):
+    error = {"description": "Failed while looking for jobs", "error_number": -1, "source": "slurm_load_jobs"}
+    cluster.prints("squeue", json.dumps({"errors": [error], "jobs": []}).encode())  # 22.05, and it ends with 0
+    cluster.prints("scontrol", b"slurm_load_jobs error: Unable to contact slurm controller\n", 1)
+    cluster.clock += 7 * 86_400
+    source = cluster.source()
+    facts = source.finish(None).facts
+    assert {fact.source for fact in facts if isinstance(fact, Blind)} == {"slurm squeue"}
+    assert not [fact for fact in facts if isinstance(fact, RunEnded) and fact.outcome != "completed"]
+    assert [record.message for record in caplog.records if "squeue cannot see" in record.message]
+    with pytest.raises(CommandFailed, match="Failed while looking for jobs"):
+        source._records((cluster.folder / "squeue.out").read_bytes())
 
 
 @pytest.mark.parametrize("name", ["sacct", "sacctmgr"])
