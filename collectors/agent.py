@@ -11,6 +11,8 @@ Rules
 - A ring is removed when its process is gone and everything in it is in the spool.
 - A source that is down is `blind` from the first failure to the next success; so is a rank without a ring. A source of
   several runs says which they are (`runs`), and each of them is told.
+- At a stop every source is looked at once more, and states what it held back (`leave`); one that was being looked at
+  ends its look at once (`heed`).
 - The clock of a node is told (`clock`) for every emitter on it, and only when it is off by clearly more than the
   measurement can be.
 """
@@ -21,7 +23,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -30,7 +32,7 @@ from rerail.collectors.outlet import ClockReading, Outlet
 from rerail.collectors.ring import CLOSED_BY_ERROR, RingReader, process_namespace, process_started
 from rerail.collectors.ring_facts import CLOCK, SEQUENCES_PER_SLOT, RingFacts, RingPlace
 from rerail.collectors.sender import Sender
-from rerail.collectors.source import Source, SourceDown
+from rerail.collectors.source import LookGivenUp, Polled, Source, SourceDown
 from rerail.collectors.spool import MOST_BYTES, Spool, SpoolFull
 from rerail.collectors.unheard import SOURCE, unheard_in
 from rerail.server.core.facts import Blind, Clock, Evidence, Fact, Phase, PhaseSpan
@@ -86,6 +88,8 @@ class Agent:
         self.sender = Sender(self.spool, outlet, directory / "refused.jsonl", on_clock=self._take_clock)
         self.emitter = f"agent/{node[:150]}/{self.spool.mark}"
         self._sources = list(sources)
+        self._is_leaving = False
+        """It looks for the last time."""
         self._rings: dict[Path, _Ring] = {}
         self._unreadable: dict[Path, str] = {}
         self._full_since: int | None = None
@@ -110,13 +114,15 @@ class Agent:
 
     def run(self, stop: threading.Event, drain_seconds: float = 10.0) -> None:
         """Look and send until told to stop, then look and send what is left."""
+        for source in self._sources:
+            getattr(source, "heed", lambda _: None)(stop)
         sending = threading.Thread(target=self.sender.run, args=(stop,), name="rerail-sender", daemon=True)
         sending.start()
         while not stop.is_set():
             self.look()
             stop.wait(LOOK_SECONDS)
+        self.leave()
         sending.join(timeout=drain_seconds)
-        self.look()
         try:
             if not self.sender.drain(drain_seconds):
                 log.warning("%d facts stay in %s for the next agent", self.spool.waiting(), self.directory)
@@ -131,6 +137,11 @@ class Agent:
         for source in self._sources:
             getattr(source, "close", lambda: None)()
         self.spool.close()
+
+    def leave(self) -> None:
+        """Look for the last time: what sources hold back for company is stated."""
+        self._is_leaving = True
+        self.look()
 
     def look(self) -> None:
         """Read every ring and poll every source once."""
@@ -286,7 +297,9 @@ class Agent:
     def _look_at_source(self, source: Source) -> None:
         name = f"source {source.name}"
         try:
-            polled = source.poll(self.spool.cursor(name))
+            polled = self._poll_of(source)(self.spool.cursor(name))
+        except LookGivenUp:
+            return
         except SourceDown as error:
             if self._blindness.cannot_see(source.name, str(error)):
                 log.warning("%s cannot see: %s", source.name, error)
@@ -298,6 +311,10 @@ class Agent:
             self.spool.store(polled.facts, {name: polled.cursor})
         if polled.facts:
             self._last_run = polled.facts[-1].run
+
+    def _poll_of(self, source: Source) -> Callable[[str | None], Polled]:
+        leave: Callable[[str | None], Polled] | None = getattr(source, "leave", None)
+        return leave if self._is_leaving and leave is not None else source.poll
 
     # --- what the agent itself says --------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from rerail.collectors.source import NotConfigured, Source, SourceDown
 from rerail.collectors.sources.flight_recorder_live import FlightRecorderLive
 from rerail.collectors.sources.kernel_live import KernelSource, kernel_opening
 from rerail.collectors.sources.launcher import LauncherSource, command_of
+from rerail.collectors.sources.launcher_process import LauncherProcess
 from rerail.collectors.spool import MOST_BYTES
 from rerail.collectors.step_watch import LEAST_SILENCE_NS, StepWatch
 from rerail.server.core.codec import encode_lines
@@ -64,7 +65,9 @@ def _add_agent(subparsers: Any) -> None:
     parser.add_argument("--spool-bytes", type=int, default=MOST_BYTES, help="most bytes kept while nobody answers")
     parser.add_argument("--launcher-log", type=Path, help="also follow this output of ft_launcher or torchrun")
     parser.add_argument(
-        "--pid", type=int, help="with --launcher-log: process id of the launcher, to read its settings from"
+        "--pid",
+        type=int,
+        help="with --launcher-log: process id of the launcher, to read its settings from and to see when it is gone",
     )
     parser.add_argument(
         "--flight-recorder", action="append", default=[], metavar="PLACE",
@@ -151,7 +154,9 @@ def run_agent(arguments: argparse.Namespace) -> int:
         return 2
     if arguments.launcher_log:
         command = command_of(arguments.pid) if arguments.pid else ()
-        sources.append(LauncherSource(node=node, run=run, log=arguments.launcher_log, command=command))
+        process = LauncherProcess(arguments.pid) if arguments.pid else None
+        log = arguments.launcher_log
+        sources.append(LauncherSource(node=node, run=run, log=log, command=command, process=process))
     if arguments.flight_recorder:
         try:
             places = arguments.flight_recorder
@@ -168,7 +173,7 @@ def run_agent(arguments: argparse.Namespace) -> int:
     if not arguments.once:
         return _run_until_stopped(agent)
     with contextlib.closing(agent):
-        agent.look()
+        agent.leave()
         if agent.sender.drain(30):
             return 0
     sys.stderr.write("rerail agent: what could not be sent is kept on disk and sent by the next call\n")

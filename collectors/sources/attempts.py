@@ -44,6 +44,7 @@ LATE = FACTS_PER_BYTE - 1
 TOLD_OVER = FACTS_PER_BYTE - 3
 """Of the numbers of a byte, the first of two for an end that is taken at its word (`end_where_told`)."""
 STARTS = frozenset({MarkStage.RENDEZVOUS_STARTED, MarkStage.RENDEZVOUS_COMPLETED, MarkStage.WORKERS_STARTED})
+GONE_UNTOLD = "the launcher's process ended, and its log tells neither a failure nor a success"
 OF_SLURM = ("slurmstepd: ", "srun: ")
 MOST_UNREADABLE = 20
 MOST_EVIDENCE = 400
@@ -429,6 +430,18 @@ class Attempts:
         self.at_line(offset)
         self._state(AttemptStarted, state.last_at)
         self.end_run(state.last_at, Outcome.FAILED, "its log tells an error and nothing else, and has grown no more")
+
+    def end_with_launcher(self, offset: int, heard_at: int | None, gone_at: int, *, is_accused: bool) -> None:
+        """The launcher's process is gone, and no line tells the end. `is_accused`: an error is the last word, told at
+        `heard_at`; so is an exit that nothing followed."""
+        state = self.state
+        if state.is_over:
+            return
+        self.at_line(offset)
+        if heard_at is not None and (is_accused or any(code for _, _, code in state.exits.values())):
+            self.end_run(heard_at, Outcome.FAILED, "the launcher's process ended, and its log ends with a failure")
+        elif self._job is None and (state.is_started or self._run_is_told):
+            self._state(RunEnded, gone_at, outcome=None, reason=GONE_UNTOLD)
 
     def end_by_signal(self, at: int, words: str, *, is_interrupt: bool) -> None:
         """A signal ended the launcher. An interrupt, or Slurm's word of a cancellation, tells that somebody did so."""

@@ -8,6 +8,9 @@ Rules
   again states the same facts.
 - Cycle files alone state when attempts formed; beside a log they only tell where the per-cycle logs are.
 - A log that cannot be read is `SourceDown`.
+- Where the launcher's process was seen and is gone (`launcher_process.py`), nothing more is written, and no line tells
+  how it ended: the run ended when that was. It failed where the last word of the log is a failure; else how it ended
+  is unknown. Inside a scheduler's job only the attempt ended: the job may come again.
 - Where a scheduler, a cloud or a coordinator said that it ends the job (`last_words.py`), and nothing came since, the
   attempt has ended. Evidence that only accuses ends nothing while a log may still grow: an import judges that.
 
@@ -28,10 +31,11 @@ from typing import Any
 
 from rerail.collectors.identity import inherited
 from rerail.collectors.source import Polled, SourceDown
-from rerail.collectors.sources.attempts import Attempts, AttemptState
+from rerail.collectors.sources.attempts import FACTS_PER_BYTE, GONE_UNTOLD, Attempts, AttemptState
 from rerail.collectors.sources.cycle_info import BrokenFile, CycleInfo, broken_fact, cycle_facts, read_cycle_infos
 from rerail.collectors.sources.encodings import nul_words
 from rerail.collectors.sources.launcher_log import LauncherLog
+from rerail.collectors.sources.launcher_process import LauncherProcess
 from rerail.collectors.sources.left_off import LEAST_SILENCE_NS
 from rerail.collectors.sources.line_wrappings import Pieces
 from rerail.collectors.sources.log_lines import LocalClock
@@ -49,7 +53,7 @@ from rerail.collectors.sources.tail import (
     whole_block,
 )
 from rerail.collectors.sources.tracebacks import Tracebacks
-from rerail.server.core.facts import Fact
+from rerail.server.core.facts import Evidence, Fact, RunEnded
 
 logger = logging.getLogger("rerail.launcher")
 
@@ -59,7 +63,8 @@ BROKEN_AFTER_NS = 30 * 1_000_000_000
 """A file that was not finished for so long will not be."""
 
 HELD_SECONDS = 15.0
-"""How long evidence waits for a stamp while the log is silent, before the file's own time is taken."""
+"""How long evidence waits for a stamp while the log is silent, before the file's own time is taken; and steps of the
+last instant for what tells how long they took."""
 
 GRACE_SECONDS = 90.0
 """How long a log must be silent behind a line that says that the job is ended: Slurm waits 30 s before it kills."""
@@ -77,6 +82,7 @@ class LauncherSource:
         cycle_info: Path | None = None,
         app_logs: str | None = None,
         command: tuple[str, ...] = (),
+        process: LauncherProcess | None = None,
         job: str | None = None,
         requeue: int | None = None,
         zone_seconds: int | None = None,
@@ -96,6 +102,7 @@ class LauncherSource:
         self._cycle_info = cycle_info
         self._app_logs = app_logs
         self._command = command
+        self._process = process
         self._job = job
         self._requeue = requeue
         self._zone_seconds = zone_seconds
@@ -113,18 +120,22 @@ class LauncherSource:
         """What was printed since. Raises `SourceDown`."""
         return self._poll(cursor, is_whole=False)
 
+    def leave(self, cursor: str | None) -> Polled:
+        """The same, with what is held back for what may follow: nobody may look again. Raises `SourceDown`."""
+        return self._poll(cursor, is_whole=False, is_leaving=True)
+
     def finish(self, cursor: str | None) -> Polled:
         """The same, for files that will not grow: their last lines are complete."""
         return self._poll(cursor, is_whole=True)
 
-    def _poll(self, cursor: str | None, *, is_whole: bool) -> Polled:
+    def _poll(self, cursor: str | None, *, is_whole: bool, is_leaving: bool = False) -> Polled:
         memory = _memory(cursor)
         facts: list[Fact] = []
         try:
             infos, broken = read_cycle_infos(self._cycle_info) if self._cycle_info is not None else ((), ())
             facts += self._broken(broken, memory, is_whole)
             if self._log is not None:
-                facts += self._read_log(self._log, memory, is_whole)
+                facts += self._read_log(self._log, memory, is_whole, is_leaving)
                 for path in self._worker_logs(infos):
                     facts += self._read_worker_log(path, memory, is_whole)
             else:
@@ -135,10 +146,14 @@ class LauncherSource:
 
     # --- the launcher's own output ---------------------------------------------------------------------------------
 
-    def _read_log(self, path: Path, memory: dict[str, Any], is_whole: bool) -> list[Fact]:
+    def _read_log(self, path: Path, memory: dict[str, Any], is_whole: bool, is_leaving: bool) -> list[Fact]:
+        gone_at = None  # asked before reading: what a gone process wrote is all there
+        if self._process is not None:
+            gone_at = self._process.gone_at(memory["process"], time.time_ns())
         mark = fingerprint(path)
         if mark is None:
-            return []
+            is_over = gone_at is not None and not is_whole and self._is_over(path, memory, "", 0, at_once=is_leaving)
+            return self._end_of_silence(gone_at, memory) if is_over else []
         status = path.stat()
         kept = _kept(memory["log"], mark, status.st_size)
         clock = LocalClock(kept.get("zone", self._zone_seconds), latest=status.st_mtime_ns, near=kept.get("near"))
@@ -172,17 +187,25 @@ class LauncherSource:
             attempts.finish()
             if attempts.waits_for_relaunch:
                 attempts.next_where_printed(last_bytes(path, offset), offset)
-        elif offset == begin and time.time() - status.st_mtime > HELD_SECONDS:
-            progress.date_end(status.st_mtime_ns)
-            if state.held:
-                attempts.heard(status.st_mtime_ns)
-            if attempts.waits_for_relaunch:
+        else:
+            silent_seconds = time.time() - status.st_mtime
+            is_read = offset == begin or is_leaving
+            is_over = gone_at is not None and is_read and self._is_over(path, memory, mark, offset, at_once=is_leaving)
+            is_silent = offset == begin and silent_seconds > HELD_SECONDS
+            if is_silent or is_over or is_leaving:
+                _settle(attempts, progress, written_at=status.st_mtime_ns)
+            if (is_silent or is_over) and attempts.waits_for_relaunch:
                 attempts.next_where_printed(last_bytes(path, offset), offset)
-            if time.time() - status.st_mtime > GRACE_SECONDS:
                 progress.flush_all()
+            if is_over or (is_silent and silent_seconds > GRACE_SECONDS):
                 attempts.end_where_told(progress.state.step_offset)
-            if time.time() - status.st_mtime > LEAST_SILENCE_NS / 1e9 and offset:
+            if offset and (is_over or (is_silent and silent_seconds > LEAST_SILENCE_NS / 1e9)):
                 attempts.end_of_error_alone(offset - 1)
+            kept["accused"] = _accused(attempts, kept.get("accused"))
+            if is_over:
+                at = gone_at or (status.st_mtime_ns if progress.state.has_steps else time.time_ns())
+                _end_with_launcher(attempts, progress, kept["accused"], offset, at)
+                memory["process"]["told"] = [mark, offset]
         progress.flush()
         if nuls := nul_count(path, begin, offset):
             logger.warning("%s: %s", path, nul_words(nuls))
@@ -190,9 +213,25 @@ class LauncherSource:
             "mark": mark, "offset": offset, "zone": clock.zone_seconds, "near": clock.near,
             "state": state.to_plain(), "tracebacks": log.tracebacks.open, "block": log.block,
             "progress": asdict(progress.state),
-            "pieces": log.pieces.waiting,
+            "pieces": log.pieces.waiting, "accused": kept.get("accused"),
         }  # fmt: skip
         return attempts.with_nodes(attempts.facts)
+
+    def _is_over(self, path: Path, memory: dict[str, Any], mark: str, offset: int, *, at_once: bool) -> bool:
+        """Whether nothing more comes into the log of a launcher that is gone, and that was not told of it yet."""
+        if self._process is None or memory["process"].get("told") == [mark, offset]:
+            return False
+        return self._process.is_over(path, time.time() - path.stat().st_mtime, at_once=at_once)
+
+    def _end_of_silence(self, gone_at: int | None, memory: dict[str, Any]) -> list[Fact]:
+        """The launcher is gone and printed no line: what recorders told of ended then, where a person names the run."""
+        memory["process"]["told"] = ["", 0]
+        if self._run is None or self._job is not None:
+            return []
+        known = memory["process"]
+        emitter = f"launcher/{self._read_on}/silent/{known['number']}-{known['started']}"
+        at = gone_at or time.time_ns()
+        return [RunEnded(run=self._run, emitter=emitter, seq=0, at=at, outcome=None, reason=GONE_UNTOLD)]
 
     def _say_how_dated(self, path: Path, progress: ProgressLog) -> None:
         is_due = progress.dates_by_reading and (progress.state.has_steps or progress.state.undated)
@@ -294,7 +333,7 @@ class LauncherSource:
 
 def _memory(cursor: str | None) -> dict[str, Any]:
     """What a cursor holds; one that makes no sense is the beginning."""
-    empty: dict[str, Any] = {"log": {}, "workers": {}, "cycles": []}
+    empty: dict[str, Any] = {"log": {}, "workers": {}, "cycles": [], "process": {}}
     try:
         told = json.loads(cursor) if cursor else {}
     except ValueError:
@@ -306,6 +345,33 @@ def _kept(of_file: dict[str, Any], mark: str, size: int) -> dict[str, Any]:
     """What is remembered of a file; nothing where another one took its place, or it shrank."""
     is_same = of_file.get("mark") == mark and of_file.get("offset", 0) <= size
     return of_file if is_same else {"mark": mark, "offset": 0}
+
+
+def _settle(attempts: Attempts, progress: ProgressLog, *, written_at: int) -> None:
+    """Nothing follows for now: what waits for a stamp was when the log was written last."""
+    progress.date_end(written_at)
+    if attempts.state.held:
+        attempts.heard(written_at)
+    progress.flush_all()
+
+
+def _accused(attempts: Attempts, before: list[int] | None) -> list[int] | None:
+    """`[attempt, seq]` of the last evidence that accuses: a traceback, or a word of the kernel."""
+    for fact in attempts.facts:
+        if isinstance(fact, Evidence) and (fact.source == "kernel" or "frame" in dict(fact.attributes)):
+            before = [fact.restart or 0, fact.seq]
+    return before
+
+
+def _end_with_launcher(
+    attempts: Attempts, progress: ProgressLog, accused: list[int] | None, offset: int, gone_at: int
+) -> None:
+    """The launcher went at `gone_at`, and nothing more comes into its log, which is `offset` bytes long."""
+    state = progress.state
+    behind_steps = (state.step_offset + 1) * FACTS_PER_BYTE if state.has_steps else 0
+    is_accused = accused is not None and accused[0] == attempts.state.attempt and accused[1] >= behind_steps
+    heard_at = attempts.state.last_at if attempts.state.last_at is not None else state.step_at
+    attempts.end_with_launcher(max(0, offset - 1), heard_at, max(heard_at or 0, gone_at), is_accused=is_accused)
 
 
 def command_of(process: int) -> tuple[str, ...]:

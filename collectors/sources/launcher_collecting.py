@@ -13,6 +13,7 @@ from rerail.collectors.identity import identity, settings
 from rerail.collectors.live_sources import LiveSource
 from rerail.collectors.source import NotConfigured, Source
 from rerail.collectors.sources.launcher import LauncherSource, command_of
+from rerail.collectors.sources.launcher_process import LauncherProcess
 
 
 def _add_zone(parser: argparse.ArgumentParser, node: str) -> None:
@@ -28,7 +29,9 @@ def _add_launcher(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log", type=Path, help="the launcher's output")
     parser.add_argument("--cycle-info", type=Path, help="directory of --ft-cycle-info-dir (NVRx 0.6 and later)")
     parser.add_argument("--app-logs", help="per-attempt logs of the workers, a pattern such as 'logs/app_cycle*.log'")
-    parser.add_argument("--pid", type=int, help="process id of the launcher, to read its settings from")
+    parser.add_argument(
+        "--pid", type=int, help="process id of the launcher, to read its settings from and to see when it is gone"
+    )
     parser.add_argument("--follow", action="store_true", help="go on as the log grows (default without --once)")
     _add_zone(
         parser,
@@ -50,6 +53,7 @@ def _launcher(arguments: argparse.Namespace) -> tuple[Source, ...]:
         cycle_info=arguments.cycle_info,
         app_logs=arguments.app_logs,
         command=command_of(arguments.pid) if arguments.pid else (),
+        process=LauncherProcess(arguments.pid) if arguments.pid else None,
         job=told.job,
         requeue=told.requeue,
         zone_seconds=_zone_seconds(arguments),

@@ -2,7 +2,8 @@
 
 Rules
 - A life starts at the first queue or attempt fact, not where the run was named. It ends where the run was told to have
-  ended, unless an attempt or a step began after that; an open run lasts until now.
+  ended, unless an attempt or a step began after that; an open run lasts until now. Who does not know how it ended
+  overrules nobody who does.
 - An attempt that was followed by another was interrupted, unless it completed: then the next one is more work, and no
   recovery. The last one was, if it failed; where nobody knows how the run ended, if an end was noticed after its last
   step.
@@ -51,7 +52,11 @@ def life_of(gathering: Gathering, records: Sequence[AttemptRecord], as_of: int) 
     latest_step = max((record.blocks()[-1].last_began for record in records if record.blocks()), default=start)
     is_contradicted = bool(ended) and latest_step > ended[-1][0] + END_SLACK_NS
     if ended and latest_start <= ended[-1][0] <= as_of and not is_contradicted:
-        at, _, _, fact = ended[-1]
+        known = [
+            entry for entry in ended
+            if entry[3].outcome is not None and entry[0] >= latest_start and entry[0] + END_SLACK_NS >= latest_step
+        ]  # fmt: skip
+        at, _, _, fact = ended[-1] if ended[-1][3].outcome is not None or not known else known[-1]
         return Life(start, max(start, at), at, fact.outcome, fact.reason)
     return Life(start, max(start, as_of), None, None, None)
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import random
 import re
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from rerail.collectors.sources.launcher import LauncherSource
-from rerail.server.core.facts import AttemptEnded, AttemptStarted, Evidence, Exit, Fact, RunEnded
+from rerail.collectors.sources.launcher_process import HELD_OPEN_SECONDS, LauncherProcess
+from rerail.server.core.facts import AttemptEnded, AttemptStarted, Evidence, Exit, Fact, RunEnded, Steps
 from tests.collectors.test_contract import by_identity, story_of, valid
 
 CORPUS = Path(__file__).parent.parent / "corpus"
@@ -187,3 +189,82 @@ def test_where_a_log_is_read_is_no_rank_s_node_in_a_job_of_several(tmp_path: Pat
     command = "++ torchrun --nnodes=2 --nproc-per-node=8 train.py"
     assert nodes_of(tmp_path / "c.log", [command, *UNNAMED], node="gpu-1", node_is_told=False) == {None}
     assert nodes_of(tmp_path / "d.log", [command, *UNNAMED], node="gpu-1") == {"gpu-1"}
+
+
+# --- the launcher's process, and the last look ---
+
+DIED = (
+    "E1120 10:00:09.630000 8600 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: -9) "
+    "local_rank: 0 (pid: 8677) of binary: /usr/bin/python"
+)
+AGAIN = [line.replace("10:00", "10:01") for line in STEPS]
+
+
+@pytest.mark.parametrize(
+    ("lines", "outcome", "words"),
+    [
+        (STEPS, None, "neither a failure nor a success"),
+        ([*STEPS, DIED], "failed", "ends with a failure"),
+        ([*STEPS, DIED, *AGAIN], None, "neither a failure nor a success"),
+        ([], None, "neither a failure nor a success"),
+        (["W1120 10:00:00.000000 8600 torch/distributed/run.py:803] Setting OMP_NUM_THREADS"], None, "neither"),
+    ],
+    ids=["nothing told", "died", "died and went on", "no line", "no step"],
+)
+def test_a_run_ends_with_the_process_of_its_launcher_where_no_line_tells_the_end(
+    lines: list[str], outcome: str | None, words: str, tmp_path: Path
+):
+    log = tmp_path / "run.log"
+    log.write_text("".join(f"{line}\n" for line in lines))
+    os.utime(log, (time.time() - 5,) * 2)
+    launcher = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    source = LauncherSource(node="vm", run="r", log=log, zone_seconds=0, process=LauncherProcess(launcher.pid))
+    _, cursor = poll_to_the_end(source)
+    assert not [fact for fact in source.poll(cursor).facts if isinstance(fact, RunEnded)]
+    launcher.communicate()
+    polled = source.poll(cursor)
+    (end,) = (fact for fact in valid(polled.facts) if isinstance(fact, RunEnded))
+    assert end.outcome == outcome and words in (end.reason or "")
+    for again in (source, LauncherSource(node="vm", run="r", log=log, process=LauncherProcess(launcher.pid))):
+        assert again.poll(polled.cursor).facts == () == again.leave(polled.cursor).facts
+    # One that was gone before anybody saw it may have been anybody's.
+    never_seen = LauncherSource(node="vm", run="r", log=log, zone_seconds=0, process=LauncherProcess(launcher.pid))
+    assert outcome or not [fact for fact in poll_to_the_end(never_seen)[0] if isinstance(fact, RunEnded)]
+
+
+def test_a_log_that_workers_hold_open_has_not_ended_with_the_launcher(tmp_path: Path):
+    log = tmp_path / "run.log"
+    log.write_text("".join(f"{line}\n" for line in STEPS))
+    os.utime(log, (time.time() - 5,) * 2)
+    launcher = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    source = LauncherSource(node="vm", run="r", log=log, zone_seconds=0, process=LauncherProcess(launcher.pid))
+    _, cursor = poll_to_the_end(source)
+    launcher.communicate()
+    with log.open("a"):
+        assert not [fact for fact in source.leave(cursor).facts if isinstance(fact, RunEnded)]
+        os.utime(log, (time.time() - HELD_OPEN_SECONDS - 1,) * 2)
+        assert [fact for fact in source.leave(cursor).facts if isinstance(fact, RunEnded)]
+
+
+def test_the_last_look_tells_the_steps_that_wait_for_company_and_nothing_twice(tmp_path: Path):
+    log = tmp_path / "run.log"
+    lines = [f"[2026-11-20 10:00:0{number // 3}] step {number} loss 0.1\n" for number in range(1, 15)]
+    log.write_text("".join(lines[:8]))
+    source = LauncherSource(node="vm", run="r", log=log, zone_seconds=0)
+    first = source.leave(None)
+    log.write_text("".join(lines))
+    second = LauncherSource(node="vm", run="r", log=log, zone_seconds=0).leave(first.cursor)
+    blocks = [[fact for fact in polled.facts if isinstance(fact, Steps)] for polled in (first, second)]
+    done = [[fact.first_step + (fact.count or len(fact.durations_us)) - 1 for fact in each][-1] for each in blocks]
+    assert done == [8, 14]
+    by_identity([*first.facts, *second.facts])
+    told = [
+        step
+        for fact in (*blocks[0], *blocks[1])
+        for step in range(fact.first_step, fact.first_step + (fact.count or len(fact.durations_us)))
+    ]
+    assert told == list(range(told[0], 15))
+    os.utime(log, (time.time() - 16,) * 2)  # nor is it held for long while nobody leaves
+    facts, _ = poll_to_the_end(LauncherSource(node="vm", run="r", log=log, zone_seconds=0))
+    last = [fact for fact in facts if isinstance(fact, Steps)][-1]
+    assert last.first_step + (last.count or len(last.durations_us)) - 1 == 14

@@ -48,6 +48,16 @@ def test_a_crash_costs_detection_restart_and_the_ground_it_lost():
     }  # fmt: skip
 
 
+def test_who_does_not_know_how_a_run_ended_overrules_nobody_who_does():
+    story = Story().start().steps(1, 50).finish()
+    known = story.view()
+    story.wait(5)._say(RunEnded, "agent", outcome=None)
+    assert (story.view().outcome, story.view().ended_at) == (known.outcome, known.ended_at)
+    assert known.outcome is Outcome.COMPLETED
+    story.start(Initiator.FAULT).steps(51, 60)._say(RunEnded, "agent", outcome=None)
+    assert story.view().outcome is None and story.view().ended_at is not None
+
+
 def test_its_incident_adds_up():
     (incident,) = crash_and_return().view().incidents
     assert {part.name: part.length_ns / SECOND for part in incident.parts} == {
