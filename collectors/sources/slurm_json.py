@@ -46,8 +46,8 @@ def read_json(text: str) -> Iterator[Record]:
     if not any(isinstance(told.get(name), list) for name in ("jobs", "nodes", "sinfo")):
         yield Refused(1, "file", ", ".join(map(str, list(told)[:8])), "holds no list of jobs, nodes or sinfo")
         return
-    if not any(told.get(name) for name in ("jobs", "nodes", "sinfo")) and (error := _error(told)):
-        yield Refused(1, "errors", error[:100], "it tells an error, and nothing else")
+    if not any(told.get(name) for name in ("jobs", "nodes", "sinfo")) and (said := _error(told)):
+        yield Refused(1, "errors", said[:100], "it tells an error, and nothing else")
     is_old = _version(told) is not None and _version(told) < (22, 6)  # type: ignore[operator]
     for number, job in enumerate(sequence(told.get("jobs")), 1):
         yield (
