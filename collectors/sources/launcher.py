@@ -28,7 +28,8 @@ from typing import Any
 
 from rerail.collectors.identity import inherited
 from rerail.collectors.source import Polled, SourceDown
-from rerail.collectors.sources.attempts import Attempts, AttemptState
+from rerail.collectors.sources.attempt_state import AttemptState
+from rerail.collectors.sources.attempts import Attempts
 from rerail.collectors.sources.cycle_info import BrokenFile, CycleInfo, broken_fact, cycle_facts, read_cycle_infos
 from rerail.collectors.sources.encodings import nul_words
 from rerail.collectors.sources.launcher_log import LauncherLog
@@ -192,7 +193,7 @@ class LauncherSource:
             "progress": asdict(progress.state),
             "pieces": log.pieces.waiting,
         }  # fmt: skip
-        return attempts.with_nodes(attempts.facts)
+        return attempts.places.with_nodes(attempts.facts)
 
     def _say_how_dated(self, path: Path, progress: ProgressLog) -> None:
         is_due = progress.instants.dates_by_reading and (progress.state.has_steps or progress.state.undated)
@@ -263,7 +264,7 @@ class LauncherSource:
             "mark": mark, "offset": offset, "tracebacks": log.tracebacks.open, "evidence": state.evidence_count,
             "iterations": state.iterations,
         }  # fmt: skip
-        return attempts.with_nodes(attempts.facts)
+        return attempts.places.with_nodes(attempts.facts)
 
     def _broken(self, broken: tuple[BrokenFile, ...], memory: dict[str, Any], is_whole: bool) -> list[Fact]:
         """Files that stay half-written, each stated once."""

@@ -9,7 +9,7 @@ Rules
 - Lines of progress (`progress.py`) are looked at too, those of the one speaker whose steps count.
 - A line whose shape (itself without digits) said nothing once says nothing again; a shape that was kept often enough
   is only counted. So a storm costs little more than a search.
-- Memory is bounded by the block, the longest line, and what is kept of an attempt (`attempts.py`).
+- Memory is bounded by the block, the longest line, and what is kept of an attempt (`evidence_limits.py`).
 - Offsets are bytes of the file, so that reading it again states the same facts.
 """
 
@@ -22,7 +22,9 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from rerail.collectors.patience import Patience
-from rerail.collectors.sources.attempts import MOST_WAITING, Attempts, AttemptState
+from rerail.collectors.sources.attempt_state import AttemptState
+from rerail.collectors.sources.attempts import Attempts
+from rerail.collectors.sources.evidence_limits import MOST_WAITING
 from rerail.collectors.sources.going_on import Hints, hints_before
 from rerail.collectors.sources.launcher_log import LauncherLog
 from rerail.collectors.sources.line_wrappings import cut_records, is_piece, with_its_rest
@@ -507,7 +509,7 @@ def _read(
     read.digest = digest.hexdigest()
     if last_at is None and begins_at is None:
         read.off_clocks = tuple(sorted({each.said for each in log.writers.set_right(attempts.facts)}))
-    read.facts = attempts.with_ranks()
+    read.facts = attempts.places.with_ranks(attempts.facts)
     return read
 
 

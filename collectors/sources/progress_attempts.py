@@ -16,7 +16,7 @@ Rules
 from __future__ import annotations
 
 from rerail.collectors.sources.alike_lines import SECOND
-from rerail.collectors.sources.attempts import FACTS_PER_BYTE
+from rerail.collectors.sources.attempt_state import FACTS_PER_BYTE
 from rerail.collectors.sources.progress_lines import Progress, Told
 from rerail.collectors.sources.progress_state import ProgressState
 from rerail.collectors.sources.progress_steps import DoneSteps
