@@ -28,7 +28,8 @@ from typing import Any
 
 from rerail.collectors.identity import inherited
 from rerail.collectors.source import Polled, SourceDown
-from rerail.collectors.sources.attempts import Attempts, AttemptState
+from rerail.collectors.sources.attempt_state import AttemptState
+from rerail.collectors.sources.attempts import Attempts
 from rerail.collectors.sources.cycle_info import BrokenFile, CycleInfo, broken_fact, cycle_facts, read_cycle_infos
 from rerail.collectors.sources.encodings import nul_words
 from rerail.collectors.sources.launcher_log import LauncherLog
@@ -156,34 +157,34 @@ class LauncherSource:
         offset = begin = kept["offset"]
         block, following = whole_block(path, begin)
         if block:
-            progress.read_at = None if is_whole else status.st_mtime_ns
+            progress.instants.read_at = None if is_whole else status.st_mtime_ns
             self._reader_of(mark, begin, log, progress, status.st_mtime_ns).take(block, begin, broken_lines(block))
             offset = following
             if not path.stat().st_size > offset + LONGEST_LINE:
-                progress.was_read_to_its_end()
+                progress.bars.was_read_to_its_end()
             self._say_how_dated(path, progress)
         self._read_to = (mark, offset)
         if is_whole:
             if rest := last_part(path, offset):
                 log.take(rest if b"\0" not in rest else b"\0" + shown_alone(rest), offset)
                 offset += len(rest)
-            progress.date_end(status.st_mtime_ns)
-            progress.flush_all()
+            progress.bars.date_end(status.st_mtime_ns)
+            progress.steps.flush_all()
             attempts.finish()
             if attempts.waits_for_relaunch:
                 attempts.next_where_printed(last_bytes(path, offset), offset)
         elif offset == begin and time.time() - status.st_mtime > HELD_SECONDS:
-            progress.date_end(status.st_mtime_ns)
+            progress.bars.date_end(status.st_mtime_ns)
             if state.held:
                 attempts.heard(status.st_mtime_ns)
             if attempts.waits_for_relaunch:
                 attempts.next_where_printed(last_bytes(path, offset), offset)
             if time.time() - status.st_mtime > GRACE_SECONDS:
-                progress.flush_all()
+                progress.steps.flush_all()
                 attempts.end_where_told(progress.state.step_offset)
             if time.time() - status.st_mtime > LEAST_SILENCE_NS / 1e9 and offset:
                 attempts.end_of_error_alone(offset - 1)
-        progress.flush()
+        progress.steps.flush()
         if nuls := nul_count(path, begin, offset):
             logger.warning("%s: %s", path, nul_words(nuls))
         memory["log"] = {
@@ -192,10 +193,10 @@ class LauncherSource:
             "progress": asdict(progress.state),
             "pieces": log.pieces.waiting,
         }  # fmt: skip
-        return attempts.with_nodes(attempts.facts)
+        return attempts.places.with_nodes(attempts.facts)
 
     def _say_how_dated(self, path: Path, progress: ProgressLog) -> None:
-        is_due = progress.dates_by_reading and (progress.state.has_steps or progress.state.undated)
+        is_due = progress.instants.dates_by_reading and (progress.state.has_steps or progress.state.undated)
         if is_due and path not in self._said_of:
             self._said_of.add(path)
             logger.warning("%s: no line of it tells a time; what it says is dated by when it was read", path)
@@ -263,7 +264,7 @@ class LauncherSource:
             "mark": mark, "offset": offset, "tracebacks": log.tracebacks.open, "evidence": state.evidence_count,
             "iterations": state.iterations,
         }  # fmt: skip
-        return attempts.with_nodes(attempts.facts)
+        return attempts.places.with_nodes(attempts.facts)
 
     def _broken(self, broken: tuple[BrokenFile, ...], memory: dict[str, Any], is_whole: bool) -> list[Fact]:
         """Files that stay half-written, each stated once."""

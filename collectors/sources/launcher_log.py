@@ -221,7 +221,7 @@ class LauncherLog:
     def _profiling(self, event: nvrx.Profiling, at: int) -> None:
         attempts = self.attempts
         if event.group_rank is not None:
-            attempts.place_node(event.node, event.group_rank)
+            attempts.places.place_node(event.node, event.group_rank)
         marks = {
             "rendezvous_started": MarkStage.RENDEZVOUS_STARTED,
             "rendezvous_completed": MarkStage.RENDEZVOUS_COMPLETED,
@@ -276,7 +276,7 @@ class LauncherLog:
             if attempts.has_ended() and MarkStage.RENDEZVOUS_COMPLETED.value in attempts.state.told:
                 self._rendezvous_begins(at, by)  # another round, and the line that it begins with is not there
             attempts.state.node_count = int(match["size"])
-            attempts.place_node(match["node"], int(match["rank"]))
+            attempts.places.place_node(match["node"], int(match["rank"]))
             attempts.mark(MarkStage.RENDEZVOUS_COMPLETED, at, by)
         elif torchrun.RENDEZVOUS_DONE.search(text):
             attempts.mark(MarkStage.RENDEZVOUS_COMPLETED, at, by)
@@ -327,7 +327,7 @@ class LauncherLog:
         state = attempts.state
         if str(process) in state.exits or str(process) in state.past_processes:
             return
-        rank = attempts.rank_of(local, line.process)
+        rank = attempts.places.rank_of(local, line.process)
         attempts.exit(at, local, code, process, rank)
         attempts.evidence(
             at, "torchrun", line.text, rank=rank, local_rank=local, code=f"exitcode {code}", node=line.host
@@ -419,12 +419,12 @@ class LauncherLog:
         Tasks of srun are ranks unless a launcher speaks: then they are launchers.
         """
         if match := MPI_PLACE.search(text):
-            self.attempts.place_rank(int(match["rank"]), match["node"])
+            self.attempts.places.place_rank(int(match["rank"]), match["node"])
             return None
         match = SRUN_PLACE.search(text) if self.attempts.state.launcher is None else None
         if match is None:
             return None
-        self.attempts.place_rank(int(match["rank"]), match["node"])
+        self.attempts.places.place_rank(int(match["rank"]), match["node"])
         return int(match["rank"]), match["node"]
 
     def _cancelled_at(self, text: str) -> int | None:
@@ -604,7 +604,7 @@ class LauncherLog:
         rank, local = map(int, numbers)
         code, process = int(match["code"]), int(match["pid"])
         is_known = str(process) in attempts.state.exits or str(process) in attempts.state.past_processes
-        attempts.pair(rank, local)
+        attempts.places.pair(rank, local)
         node = place.partition("@")[2] or line.host
         attempts.exit(at, local, code, process, rank, node)
         if not is_known or (attempts.is_followed and node):

@@ -97,6 +97,25 @@ class ProgressState:
     attempt: int = 0
     """Which attempt all of this is of."""
 
+    @property
+    def done_before(self) -> int | None:
+        """Steps that were done before the line that is read; None where that is not known."""
+        return self.step if self.has_steps else self.base
+
+    @property
+    def done_since(self) -> int | None:
+        """Since when the next steps are done; None where that is not known."""
+        return self.step_at if self.has_steps else self.since
+
+    @property
+    def stated_every(self) -> int | None:
+        """As a fact says it: None where each step is told."""
+        return self.every if self.every > 1 else None
+
+    def pause(self, at: int) -> None:
+        """Training stands still from `at` on, until something says otherwise."""
+        self.pause_began, self.pause_ended = at, None
+
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> ProgressState:
         """Out of a cursor; fields of other versions are left out."""
