@@ -5,6 +5,8 @@ Rules
 - Where the step that the next stamp is of tells how long it took, what waited was before that; where it tells nothing
   of it, until when training saved is not known.
 - Where training did not go on after a save, the next stamp does not tell until when it saved.
+- A load behind which a launcher or a watchdog speaks next was over at the stamp before, as far as anybody knows: until
+  the next it was not loading, but trained perhaps.
 """
 
 from __future__ import annotations
@@ -81,10 +83,12 @@ class Waiting:
         elif told is not None and told.told is Told.STEP and told.bar_seconds is None:
             # Steps were done before this stamp too, and nobody says how long they took: so is not how long it saved.
             state.waiting = [one for one in state.waiting if one[4:5] != [True] or one[3] is not None]
-        at = max(at, state.heard_at or at)
+        before_it = state.heard_at if state.heard_at is not None else at
+        at = max(at, before_it)
         waiting, state.waiting = state.waiting, []
         for kind, framework, step, seconds, *_ in waiting:
-            self._moment(Progress(Told(kind), framework, step, seconds), at)
+            is_not_dated = by_another and kind == Told.LOADED.value and seconds is None
+            self._moment(Progress(Told(kind), framework, step, seconds), before_it if is_not_dated else at)
 
     def settle_between(self, waiting: list[list[Any]], before: int, at: int) -> None:
         """What was told between two states of a bar: what begins began behind the first."""
