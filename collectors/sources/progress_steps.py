@@ -34,6 +34,7 @@ class DoneSteps:
         is_bar = told.bar_seconds is not None  # its rate is an average
         each = None if told.seconds is None or (is_bar and state.has_steps) else round(told.seconds * SECOND)
         count = step - before if before is not None else 1 if each is not None else 0
+        interval = count
         if before is not None and count > 0:
             interval = steps_between(before, step)
             if state.has_steps:
@@ -67,7 +68,7 @@ class DoneSteps:
             return
         state.each_ns = (at - start) // count
         if state.first:
-            self._first_steps(count)
+            self._first_steps(interval)
         if count == 1:
             self._together(step, start, total_us)
         else:

@@ -1086,3 +1086,11 @@ def test_a_save_that_ends_within_the_second_of_the_last_stamp_was_durable_when_t
     fold.add(facts)
     view = fold.view(max(fact.at for fact in facts) + 3600 * 10**9)
     assert view.checkpoint.newest_durable_step == 6
+
+
+@pytest.mark.parametrize("seconds", [(1, 1, 2, 2, 3), (1, 2, 3, 4, 5), (1, 3, 5, 7, 9)])
+def test_the_first_step_that_a_log_tells_counts_where_it_is_the_first_of_all(seconds: tuple[int, ...]):
+    """Also where a stamp of whole seconds puts two steps into one instant."""
+    lines = "".join(f"[2026-11-28 10:00:{second:02}] step {step} loss 1.0\n" for step, second in enumerate(seconds, 1))
+    view = view_of(whole(lines))
+    assert [(each.first_step, each.last_step, each.resumed_from_step) for each in view.attempts] == [(1, 5, 0)]
