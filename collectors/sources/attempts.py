@@ -6,7 +6,9 @@ Rules
 - Each moment of an attempt is stated once, from the first line that tells it: a launcher prints most of them twice.
 - A line without a stamp happened at the stamp of the next line that has one: a traceback is printed before its
   process is found dead. Evidence waits for that stamp, in `held`.
-- The state is plain data and part of the cursor, so that another instance can go on.
+- The state (`attempt_state.py`) is plain data and part of the cursor, so that another instance can go on.
+- Which rank a process is and on which machine is worked out in `attempt_places.py`; how much evidence is kept, in
+  `evidence_limits.py`.
 - What a log cannot tell is left out: a rank that was not named, a cause, the end of the last attempt of a log that
   stops.
 """

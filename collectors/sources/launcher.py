@@ -153,7 +153,7 @@ class LauncherSource:
         if kept["offset"] == 0 and self._command:
             nodes = inherited().get("PET_NNODES")  # torchrun takes its settings from there where no flag says them
             is_told = nodes is None or any(word.startswith("--nnodes") for word in self._command)
-            log.argument_words(self._command if is_told else (*self._command, f"--nnodes={nodes}"))
+            log.settings.argument_words(self._command if is_told else (*self._command, f"--nnodes={nodes}"))
         offset = begin = kept["offset"]
         block, following = whole_block(path, begin)
         if block:
