@@ -45,6 +45,7 @@ from rerail.collectors.sources.tail import (
     fingerprint,
     last_bytes,
     last_part,
+    moved_from,
     nul_count,
     shown_alone,
     whole_block,
@@ -137,9 +138,19 @@ class LauncherSource:
     # --- the launcher's own output ---------------------------------------------------------------------------------
 
     def _read_log(self, path: Path, memory: dict[str, Any], is_whole: bool) -> list[Fact]:
-        mark = fingerprint(path)
+        mark, before = fingerprint(path), memory["log"].get("mark")
         if mark is None:
             return []
+        facts: list[Fact] = []
+        if before not in (None, mark) and (moved := moved_from(path, before)) is not None:
+            while memory["log"]["offset"] < (reached := whole_block(moved, memory["log"]["offset"])[1]):
+                facts += self._read_file(moved, before, memory, is_whole=False)
+                if memory["log"]["offset"] < reached:
+                    break
+            memory["log"] = _gone_on_with(memory["log"], mark)
+        return facts + self._read_file(path, mark, memory, is_whole=is_whole)
+
+    def _read_file(self, path: Path, mark: str, memory: dict[str, Any], *, is_whole: bool) -> list[Fact]:
         status = path.stat()
         kept = _kept(memory["log"], mark, status.st_size)
         clock = LocalClock(kept.get("zone", self._zone_seconds), latest=status.st_mtime_ns, near=kept.get("near"))
@@ -301,6 +312,13 @@ def _memory(cursor: str | None) -> dict[str, Any]:
     except ValueError:
         return empty
     return {**empty, **told} if isinstance(told, dict) else empty
+
+
+def _gone_on_with(before: dict[str, Any], mark: str) -> dict[str, Any]:
+    """What is remembered at the beginning of a log that goes on with a rotated one: everything but its places."""
+    state = {**before.get("state", {}), "used": [], "last_late": -1, "open_from": None, "told_over": []}
+    progress = {**before.get("progress", {}), "step_offset": 0, "together": [], "bars": []}
+    return {**before, "mark": mark, "offset": 0, "state": state, "progress": progress}
 
 
 def _kept(of_file: dict[str, Any], mark: str, size: int) -> dict[str, Any]:

@@ -11,17 +11,21 @@ Rules
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
 import os
 import re
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from rerail.collectors.masking import TERMINAL_SEQUENCE
 from rerail.collectors.packed_files import unpack_first
 
 MOST_BYTES = 8 * 1024 * 1024
+MOST_MOVED = 100
+"""So many files beside a log are looked at for the one that was moved away from its place."""
 LONGEST_LINE = 64 * 1024
 LOOKED_BACK = 16 * 1024
 """So many bytes are searched before a traceback for how far its process had come, and before the end for a relaunch."""
@@ -45,10 +49,11 @@ def _parted(line: re.Match[bytes]) -> bytes:
     return _STATE.sub(b"\n", line[0]) if is_free else line[0]
 
 
-def fingerprint(path: Path) -> str | None:
+def fingerprint(path: Path, place: Path | None = None) -> str | None:
     """What tells this file from another of the same name: its place and its first line. None: no whole line yet.
 
-    Raises OSError, also for what is no file that lines are added to: to open a pipe may take for ever.
+    `place`: where it was before somebody moved it. Raises OSError, also for what is no file that lines are added to: to
+    open a pipe may take for ever.
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "no regular file: only those can be followed", str(path))
@@ -58,7 +63,7 @@ def fingerprint(path: Path) -> str | None:
         raise OSError(errno.EINVAL, said, str(path))
     if not first.endswith(b"\n") and len(first) < 4096:
         return None
-    return hashlib.sha256(os.fsencode(path.resolve()) + b"\0" + first).hexdigest()[:16]
+    return hashlib.sha256(os.fsencode((place or path).resolve()) + b"\0" + first).hexdigest()[:16]
 
 
 def whole_lines(path: Path, offset: int, *, most_bytes: int = MOST_BYTES) -> Iterator[tuple[int, bytes, int]]:
@@ -145,6 +150,16 @@ def nul_count(path: Path, start: int, end: int) -> int:
             count += data.count(0)
             start += len(data)
     return count
+
+
+def moved_from(path: Path, mark: str) -> Path | None:
+    """The file that was at `path` when its fingerprint was `mark`, as it lies beside it now: logs are rotated so
+    (`train.log.1`, `train.log-20261129`). None where it is not there, or was packed."""
+    for other in sorted(path.parent.glob(f"{glob.escape(path.name)}[.-]*"))[:MOST_MOVED]:
+        with suppress(OSError):
+            if fingerprint(other, path) == mark:
+                return other
+    return None
 
 
 def last_part(path: Path, offset: int) -> bytes:
