@@ -184,15 +184,22 @@ class ProgressLog:
             self.own.fitting()
         elif told.told is Told.FRESH:
             state.base = 0 if not state.has_steps else state.base
-        elif told.told is Told.FINISHED and not (at is None and (state.bars or state.begins or not state.has_steps)):
+        elif told.told is Told.FINISHED and not self._waits(told, at):
             self._finished(at if at is not None else state.heard_at)
-        elif at is None:
+        elif at is None or told.told is Told.FINISHED:
             self.waiting.take(told)
         elif told.told is Told.STEP:
             self._step(told, at, line)
         else:
             state.said_at = at
             self._moment(told, at)
+
+    def _waits(self, told: Progress, at: int | None) -> bool:
+        """Whether the trainer said that it is done before the steps are known that it did: Lightning draws a bar of
+        rich once more behind that, and where the log goes to a file only there."""
+        state = self.state
+        is_due = not state.has_steps or state.begins
+        return (at is None and bool(state.bars or is_due)) or (is_due and told.framework == "lightning")
 
     def _counted_from_one(self, told: Progress) -> Progress:
         """What names a checkpoint by a number, with the steps that are done in it."""
@@ -259,6 +266,8 @@ class ProgressLog:
             if told.epoch is not None and state.base is None and step == told.epoch * (told.total or 0) + 1:
                 state.base = step - 1  # an epoch begins with it, and its bar's clock then
                 state.since = max(state.since or 0, at - (told.bar_seconds or 0) * SECOND)
+            elif told.epoch is None and state.base is None and told.total is not None:
+                state.base = state.unclaimed.get(str(told.total))
             self.loads.is_over_by(step)
         if self._jumps(told, step):
             state.base, state.step = step - 1, step - 1

@@ -69,7 +69,8 @@ class OwnAttempts:
             state.waiting.append([Told.BANNER.value, told.framework, None, None, False])
             return
         state.world_size = told.world_size
-        state.broke_off = int(state.begins and state.is_fitting and not state.waiting)
+        is_done = any(one[0] == Told.FINISHED for one in state.waiting)
+        state.broke_off = int(state.is_fitting and not (state.has_steps or is_done))
         state.is_fitting, state.is_fresh, state.unnamed = False, told.framework == "lightning", []
         if state.has_steps or not self._attempts.state.is_started:
             state.begins = True
@@ -78,14 +79,15 @@ class OwnAttempts:
 
     def fitting(self) -> None:
         """A program shows the model that it is to train."""
-        self._training.state.is_fitting = self._training.state.begins
+        self._training.state.is_fitting = not self._training.state.has_steps
 
     def goes_on(self) -> None:
         """A program loads: where the one before told nothing but that it was to train, it broke off."""
         state = self._training.state
         state.is_fresh = False
         if state.broke_off and not state.is_fitting:
-            state.broke_off = 2
+            state.broke_off = 2 if state.begins else 0
+            state.begins = True
 
     def follow_launcher(self) -> None:
         """Where a launcher says that another attempt is on, nothing that was known of the one before holds."""

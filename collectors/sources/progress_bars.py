@@ -23,6 +23,7 @@ from rerail.collectors.sources.progress_steps import DoneSteps
 from rerail.collectors.sources.progress_training import Training
 from rerail.collectors.sources.progress_waiting import BRING_UP, Waiting
 
+MOST_TOTALS = 20
 MOST_BARS = 500
 """Bars that wait for an instant; of more the first are let go."""
 
@@ -48,7 +49,10 @@ class Bars:
         """Bars of evaluations and of loading shards have another total."""
         if told.epoch is not None or told.framework != "transformers":
             return True
-        total = self._training.state.bar_total
+        state = self._training.state
+        total, unclaimed = state.bar_total, state.unclaimed
+        if total is None and told.step is not None and len(unclaimed) < MOST_TOTALS:
+            unclaimed.setdefault(str(told.total), told.step)
         return total is not None and told.total == total
 
     def wait(self, told: Progress, line: Line) -> None:
@@ -162,6 +166,8 @@ class Bars:
         settled = 0
         self._training.is_counted_on = True
         for epoch in reversed(epochs):
+            if self._instants.dates_by_reading:
+                ended = max(ended, self._training.state.heard_at or ended)  # what was read before is dated too late
             ended += epoch[-1][1] * SECOND
             settled = self._date_epoch(epoch, ended, waiting, settled)
         self._training.is_counted_on = False
@@ -179,7 +185,8 @@ class Bars:
             is_next = following[0][3] is None and {epoch[0][6], following[0][6]} == {"transformers"}
         else:
             is_next = following[0][3] in (number, number + 1)
-        return (state.begins or not state.has_steps) and is_next and (earliest is None or began >= earliest)
+        is_later = earliest is None or began >= earliest or self._instants.dates_by_reading
+        return (state.begins or not state.has_steps) and is_next and is_later
 
     def _date_epoch(self, bars: list[list[Any]], until: int, waiting: list[list[Any]], settled: int) -> int:
         """Date bars of one epoch, the last of which was drawn at `until`.

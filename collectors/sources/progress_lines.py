@@ -155,6 +155,7 @@ def _bar(match: re.Match[str], text: str) -> Progress:
         each = 1 / each
     if match["epoch"] is None:
         return Progress(Told.STEP, "transformers", done, each, clock, total)
+    clock = clock if done else 0  # a bar of rich still shows that of the epoch before
     took, told = _NEMO_TIME.search(text), _GLOBAL_STEP.search(text)
     step = _count(match["epoch"]) * total + done if told is None else _count(told[1]) + 1
     framework = "lightning" if took is None else "nemo"

@@ -82,6 +82,8 @@ class ProgressState:
     nothing dates yet."""
     unnamed: list[list[Any]] = field(default_factory=list)
     """`[batches, clock, first byte, stream, rank, how much waited before]` of bars that do not name their epoch."""
+    unclaimed: dict[str, int] = field(default_factory=dict)
+    """Total → the first state of nameless bars that were drawn before anything said which one is that of training."""
     is_fitting: bool = False
     """Behind the last program that began a model was shown: it was to be trained."""
     broke_off: int = 0

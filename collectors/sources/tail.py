@@ -30,6 +30,7 @@ _SEQUENCE = re.compile(TERMINAL_SEQUENCE.encode())
 
 _DRAWN_OVER = re.compile(rb"^([^\r\n]*)\r[^\n]*", re.MULTILINE)
 _STATE = re.compile(rb"\r(?=[^\r\n%|]{0,100}%\||Training: {1,8}\||(?:\x1b\[2K)?Epoch \d{1,9}/\d)")
+_IS_BAR = re.compile(rb"%\||^(?:\x1b\[2K)?(?:Training: {1,8}\||Epoch \d{1,9}/\d)")
 _BARS = (b"%|", b"Training: ", b"\x1b[2KEpoch ")
 """One of them stands in every block with a bar that is drawn over itself."""
 
@@ -43,7 +44,7 @@ def parted_bars(data: bytes) -> bytes:
 
 def _parted(line: re.Match[bytes]) -> bytes:
     begins = line[1]
-    is_free = b"%|" in begins or not _SEQUENCE.sub(b"", begins).strip()
+    is_free = _IS_BAR.search(begins) is not None or not _SEQUENCE.sub(b"", begins).strip()
     return _STATE.sub(b"\n", line[0]) if is_free else line[0]
 
 
