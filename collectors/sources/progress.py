@@ -50,6 +50,7 @@ from rerail.server.core.facts import Outcome, Phase, PhaseSpan
 NOT_OF_TRAINING = frozenset({"cpp", "torchrun", "nvrx", "monitor"})
 """Whose lines come whether training goes on or not: watchdogs and launchers."""
 OF_SAVES = frozenset({Told.SAVING, Told.SCHEDULED, Told.SAVED, Told.STALLED})
+LOADS = frozenset({Told.LOADING, Told.RESUMING, Told.LOADED})
 SOONER = 5
 """Steps that took this part of the usual time were not done but loaded."""
 _BEGINS_WITH_BAR = re.compile(rb"\s{0,8}\d{1,3}%\|")
@@ -125,6 +126,12 @@ class ProgressLog:
                 self.attempts.heard(stamp)
         for told, _ in found:
             speaks = line if told.bar_seconds is None else drawn
+            if self.bars.is_reset(told):
+                continue
+            if told.of_epoch is not None:
+                self.bars.wait_for_name(told, speaks)
+                continue
+            self.bars.name_those_before(told)
             at = self.instants.instant_of(raw, speaks, told, stamp)
             if at is None:
                 self.state.undated += told.told is Told.STEP
@@ -164,23 +171,35 @@ class ProgressLog:
             state.tells_saves = True
         if told.step is not None and told.step > LARGEST_STEP:
             return
-        if at is not None and told.told is not Told.BANNER:
+        if told.told in LOADS:
+            self.own.goes_on()
+        if at is not None and told.told not in (Told.BANNER, Told.FITTING):
             self.own.begin_where_due(at)
+            state = self.state
         if told.told is Told.BANNER:
             self.own.banner(told, at)
         elif told.told is Told.TARGET:
             state.bar_total = told.total
+        elif told.told is Told.FITTING:
+            self.own.fitting()
         elif told.told is Told.FRESH:
             state.base = 0 if not state.has_steps else state.base
-        elif told.told is Told.FINISHED and not (at is None and state.bars):
+        elif told.told is Told.FINISHED and not self._waits(told, at):
             self._finished(at if at is not None else state.heard_at)
-        elif at is None:
+        elif at is None or told.told is Told.FINISHED:
             self.waiting.take(told)
         elif told.told is Told.STEP:
             self._step(told, at, line)
         else:
             state.said_at = at
             self._moment(told, at)
+
+    def _waits(self, told: Progress, at: int | None) -> bool:
+        """Whether the trainer said that it is done before the steps are known that it did: Lightning draws a bar of
+        rich once more behind that, and where the log goes to a file only there."""
+        state = self.state
+        is_due = not state.has_steps or state.begins
+        return (at is None and bool(state.bars or is_due)) or (is_due and told.framework == "lightning")
 
     def _counted_from_one(self, told: Progress) -> Progress:
         """What names a checkpoint by a number, with the steps that are done in it."""
@@ -196,8 +215,12 @@ class ProgressLog:
         return told
 
     def _moment(self, told: Progress, at: int) -> None:
+        if told.told in LOADS:
+            self.own.goes_on()
         state = self.state
         match told.told:
+            case Told.BANNER:
+                self.own.banner(told, at)
             case Told.READY:
                 self.own.ready(at)
             case Told.SAVING:
@@ -243,6 +266,8 @@ class ProgressLog:
             if told.epoch is not None and state.base is None and step == told.epoch * (told.total or 0) + 1:
                 state.base = step - 1  # an epoch begins with it, and its bar's clock then
                 state.since = max(state.since or 0, at - (told.bar_seconds or 0) * SECOND)
+            elif told.epoch is None and state.base is None and told.total is not None:
+                state.base = state.unclaimed.get(str(told.total))
             self.loads.is_over_by(step)
         if self._jumps(told, step):
             state.base, state.step = step - 1, step - 1

@@ -65,11 +65,29 @@ class OwnAttempts:
     def banner(self, told: Progress, at: int | None) -> None:
         """The program begins anew; when that is, its first stamp tells."""
         state = self._training.state
+        if at is None and state.bars and not any(one[0] == Told.BANNER for one in state.waiting):
+            state.waiting.append([Told.BANNER.value, told.framework, None, None, False])
+            return
         state.world_size = told.world_size
+        is_done = any(one[0] == Told.FINISHED for one in state.waiting)
+        state.broke_off = int(state.is_fitting and not (state.has_steps or is_done))
+        state.is_fitting, state.is_fresh, state.unnamed = False, told.framework == "lightning", []
         if state.has_steps or not self._attempts.state.is_started:
             state.begins = True
         if at is not None:
             self.begin_where_due(at)
+
+    def fitting(self) -> None:
+        """A program shows the model that it is to train."""
+        self._training.state.is_fitting = not self._training.state.has_steps
+
+    def goes_on(self) -> None:
+        """A program loads: where the one before told nothing but that it was to train, it broke off."""
+        state = self._training.state
+        state.is_fresh = False
+        if state.broke_off and not state.is_fitting:
+            state.broke_off = 2 if state.begins else 0
+            state.begins = True
 
     def follow_launcher(self) -> None:
         """Where a launcher says that another attempt is on, nothing that was known of the one before holds."""
@@ -81,7 +99,11 @@ class OwnAttempts:
         state = self._training.state
         if state.begins:
             state.begins = False
+            is_fresh = state.is_fresh
+            if state.broke_off == 2:
+                self._restart(at)  # of the one before nothing else is known
             self._restart(at)
+            self._training.state.is_fresh = is_fresh
 
     def come_again(self, step: int | None, at: int, told: Progress | None) -> None:
         """A step that was done comes again, or the loop begins again: another attempt."""

@@ -21,8 +21,9 @@ from rerail.collectors.sources.progress_instants import STAMP_WITHIN, Instants
 from rerail.collectors.sources.progress_lines import Progress, Told
 from rerail.collectors.sources.progress_steps import DoneSteps
 from rerail.collectors.sources.progress_training import Training
-from rerail.collectors.sources.progress_waiting import Waiting
+from rerail.collectors.sources.progress_waiting import BRING_UP, Waiting
 
+MOST_TOTALS = 20
 MOST_BARS = 500
 """Bars that wait for an instant; of more the first are let go."""
 
@@ -48,13 +49,24 @@ class Bars:
         """Bars of evaluations and of loading shards have another total."""
         if told.epoch is not None or told.framework != "transformers":
             return True
-        total = self._training.state.bar_total
+        state = self._training.state
+        total, unclaimed = state.bar_total, state.unclaimed
+        if total is None and told.step is not None and len(unclaimed) < MOST_TOTALS:
+            unclaimed.setdefault(str(told.total), told.step)
         return total is not None and told.total == total
 
     def wait(self, told: Progress, line: Line) -> None:
         """A bar that nothing dates yet. The last state of a bar that is drawn again and again is enough of them all."""
         if not self.is_of_training(told):
             return
+        waiting = self._training.state.waiting
+        ahead, is_last = len(waiting), told.epoch is not None and told.step == (told.epoch + 1) * (told.total or 0)
+        while is_last and ahead and waiting[ahead - 1][0] == Told.FINISHED:
+            ahead -= 1  # it is drawn once more behind the word that the trainer is done
+        self._wait_for_instant(told, line, self._attempts.offset, ahead)
+
+    def _wait_for_instant(self, told: Progress, line: Line, offset: int, ahead: int) -> None:
+        """It was drawn in the line at byte `offset`, when so much (`ahead`) waited already."""
         state, bars = self._training.state, self._training.state.bars
         if len(bars) >= MOST_BARS:
             half = MOST_BARS // 2
@@ -66,10 +78,50 @@ class Bars:
             state.undated -= sum(bar[3] in epochs for bar in bars[:half]) - len(kept)
             bars[:half] = kept
         bars.append(
-            [told.step, told.bar_seconds, told.seconds, told.epoch, told.total, self._attempts.offset, told.framework,
-             line.stream, line.rank, len(state.waiting)]
+            [told.step, told.bar_seconds, told.seconds, told.epoch, told.total, offset, told.framework,
+             line.stream, line.rank, ahead]
         )  # fmt: skip
         self._attempts.state.open_from = bars[0][5]
+
+    def is_reset(self, told: Progress) -> bool:
+        """Whether a bar that has come further is drawn at 0 of its epoch again: by itself that tells of nothing.
+
+        Lightning does so at the end of each epoch. Where a program begins anew in that epoch, the next state says so.
+        """
+        if not told.is_at_zero or told.epoch is None or told.step is None:
+            return False
+        state = self._training.state
+        last = state.bars[-1] if state.bars else None
+        if state.loading or any(one[0] in BRING_UP for one in state.waiting[0 if last is None else last[9] :]):
+            return False
+        if last is not None:
+            return last[3] == told.epoch and last[0] > told.step
+        return not state.begins and state.has_steps and state.step is not None and told.step < state.step <= told.step + (told.total or 0)
+
+    def wait_for_name(self, told: Progress, line: Line) -> None:
+        """A bar of an epoch that is not named."""
+        unnamed = self._training.state.unnamed
+        if told.of_epoch and len(unnamed) < MOST_BARS:
+            unnamed.append(
+                [told.of_epoch, told.bar_seconds, self._attempts.offset, line.stream, line.rank,
+                 len(self._training.state.waiting)]
+            )  # fmt: skip
+
+    def name_those_before(self, told: Progress) -> None:
+        """The bar of an epoch begins: those before it that named none were of the epoch before, if they were as many
+        as it has. Else nothing says which steps they told."""
+        state = self._training.state
+        if not state.unnamed or told.told is not Told.STEP or told.framework != "lightning":
+            return
+        unnamed, state.unnamed = state.unnamed, []
+        if not told.epoch or not told.total or unnamed[-1][0] != told.total or told.bar_seconds is None:
+            return
+        epoch = told.epoch - 1
+        for done, clock, offset, stream, rank, ahead in unnamed:
+            self._wait_for_instant(
+                Progress(Told.STEP, "lightning", epoch * told.total + done, None, clock, told.total, epoch=epoch),
+                Line("", rank=rank, stream=stream), offset, min(ahead, len(state.waiting)),
+            )  # fmt: skip
 
     def peek(self, raw: bytes) -> None:
         """The line behind the one that was taken: where it tells when it was, the bars before were drawn by then."""
@@ -114,6 +166,8 @@ class Bars:
         settled = 0
         self._training.is_counted_on = True
         for epoch in reversed(epochs):
+            if self._instants.dates_by_reading:
+                ended = max(ended, self._training.state.heard_at or ended)  # what was read before is dated too late
             ended += epoch[-1][1] * SECOND
             settled = self._date_epoch(epoch, ended, waiting, settled)
         self._training.is_counted_on = False
@@ -131,7 +185,8 @@ class Bars:
             is_next = following[0][3] is None and {epoch[0][6], following[0][6]} == {"transformers"}
         else:
             is_next = following[0][3] in (number, number + 1)
-        return not state.has_steps and is_next and (earliest is None or began >= earliest)
+        is_later = earliest is None or began >= earliest or self._instants.dates_by_reading
+        return (state.begins or not state.has_steps) and is_next and is_later
 
     def _date_epoch(self, bars: list[list[Any]], until: int, waiting: list[list[Any]], settled: int) -> int:
         """Date bars of one epoch, the last of which was drawn at `until`.
@@ -176,7 +231,14 @@ class Bars:
         done_before = 0 if epoch is None else epoch * (total or 0)
         if epoch is None or step is None or not 0 <= step - done_before <= (total or 0):
             return
-        if state.has_steps and state.step is not None and state.step < done_before:
+        if step == done_before + (total or 0):
+            state.loaded = []  # its epoch was over when it was drawn: who knows in which one the attempt began
+        if not state.has_steps and state.is_fresh and done_before:
+            state.base, state.since = 0, at
+            self._steps.done(Progress(Told.STEP, framework, done_before), at, done_before)
+            state.step, state.step_at, state.heard_at, state.has_steps = done_before, at, at, True
+            self._steps.flush_all()  # nothing says when they were done
+        elif state.has_steps and state.step is not None and state.step < done_before:
             # They are of epochs that nothing dated.
             self._steps.done(Progress(Told.STEP, framework, done_before), at, done_before)
             state.step, state.step_at, state.heard_at = done_before, at, at

@@ -30,6 +30,8 @@ class Told(StrEnum):
     """The program begins anew."""
     READY = "ready"
     """Bring-up is over: the loop begins."""
+    FITTING = "fitting"
+    """The trainer has shown its model: it begins to fit it."""
     FRESH = "fresh"
     """There is no checkpoint to load: training begins at 0."""
     CLOCK = "clock"
@@ -74,6 +76,10 @@ class Progress:
     """Steps of a progress bar, or of the whole run."""
     world_size: int | None = None
     epoch: int | None = None
+    is_at_zero: bool = False
+    """A bar that nothing of its epoch is done in yet."""
+    of_epoch: int | None = None
+    """Of a bar that names neither its epoch nor its total: how many batches of the epoch are done."""
     or_next: bool = False
     """Steps done are `step`, or one more: the number counts from 0 where training goes on, and from 1 at its end."""
     rule: int | None = None
@@ -149,11 +155,20 @@ def _bar(match: re.Match[str], text: str) -> Progress:
         each = 1 / each
     if match["epoch"] is None:
         return Progress(Told.STEP, "transformers", done, each, clock, total)
+    clock = clock if done else 0  # a bar of rich still shows that of the epoch before
     took, told = _NEMO_TIME.search(text), _GLOBAL_STEP.search(text)
     step = _count(match["epoch"]) * total + done if told is None else _count(told[1]) + 1
     framework = "lightning" if took is None else "nemo"
     seconds = None if took is None else _real(took[1])
-    return Progress(Told.STEP, framework, step, seconds, clock, total, epoch=_count(match["epoch"]))
+    return Progress(
+        Told.STEP, framework, step, seconds, clock, total, epoch=_count(match["epoch"]), is_at_zero=not done
+    )  # fmt: skip
+
+
+def _unnamed_bar(match: re.Match[str], text: str) -> Progress:
+    """A bar of Lightning in the epoch that it goes on in: it tells the epoch and its length only when that is over."""
+    clock = sum(int(part) * 60**place for place, part in enumerate(reversed(match["clock"].split(":"))))
+    return Progress(Told.STEP, "lightning", bar_seconds=clock, of_epoch=_count(match["done"]))
 
 
 def _world(match: re.Match[str], _text: str) -> Progress:
@@ -295,6 +310,12 @@ _RULES: tuple[_Rule, ...] = (
         _plain(Told.BANNER, "transformers"),
     ),
     _Rule(("GPU available: ",), re.compile(r"^GPU available: "), _plain(Told.BANNER, "lightning")),
+    _Rule(
+        ("Training: ",),
+        re.compile(r"^\s{0,3}Training: {1,8}\|[^|]{0,200}\| {0,4}(?P<done>\d{1,12})/\? \[(?P<clock>\d{1,6}(?::\d\d){1,3})<"),
+        _unnamed_bar,
+    ),
+    _Rule(("rainable params",), re.compile(r"^(?:.{1,20}\s)?Trainable params\b"), _plain(Told.FITTING, "lightning")),
     # NeMo 2
     _Rule(
         ("Training epoch",),
@@ -595,7 +616,7 @@ _RULES: tuple[_Rule, ...] = (
 
 SIGNS: tuple[bytes, ...] = (
     b"step", b"Step", b"STEP", b"iter", b"Iter", b"heckpoint", b"tates", b"ckpt", b"CHECKPOINT", b"%|", b"world size",
-    b"datetime", b"raining", b"unning Eval", b"_runtime", b"async_save", b"stopped: `max_", b"Starting job",
+    b"datetime", b"raining", b"rainable params", b"unning Eval", b"_runtime", b"async_save", b"stopped: `max_", b"Starting job",
     b"TorchBackend", b"Jax Version", b"setting up devices",
     b"GPU available", b"[NeMo ", b"\xe2\x94\x81",
 )  # fmt: skip

@@ -80,6 +80,17 @@ class ProgressState:
     bars: list[list[Any]] = field(default_factory=list)
     """`[step, clock, seconds, epoch, total, first byte, framework, stream, rank, how much waited before]` of bars that
     nothing dates yet."""
+    unnamed: list[list[Any]] = field(default_factory=list)
+    """`[batches, clock, first byte, stream, rank, how much waited before]` of bars that do not name their epoch."""
+    unclaimed: dict[str, int] = field(default_factory=dict)
+    """Total → the first state of nameless bars that were drawn before anything said which one is that of training."""
+    is_fitting: bool = False
+    """Behind the last program that began a model was shown: it was to be trained."""
+    broke_off: int = 0
+    """1: another program began behind one that was to train, and of which nothing else is told; 2: and goes on from a
+    checkpoint, so that the one before broke off."""
+    is_fresh: bool = False
+    """The program began in this log, and nothing says that it loaded anything."""
     dated_back: int = 0
     """Lines of bars that were dated from an instant behind them."""
     is_async: bool = False

@@ -33,19 +33,22 @@ _SEQUENCE = re.compile(TERMINAL_SEQUENCE.encode())
 """Of a long line the sequences that colour a terminal go first, or nothing else of it would be seen."""
 
 _DRAWN_OVER = re.compile(rb"^([^\r\n]*)\r[^\n]*", re.MULTILINE)
-_STATE = re.compile(rb"\r(?=[^\r\n%|]{0,100}%\|)")
+_STATE = re.compile(rb"\r(?=[^\r\n%|]{0,100}%\||Training: {1,8}\||(?:\x1b\[2K)?Epoch \d{1,9}/\d)")
+_IS_BAR = re.compile(rb"%\||^(?:\x1b\[2K)?(?:Training: {1,8}\||Epoch \d{1,9}/\d)")
+_BARS = (b"%|", b"Training: ", b"\x1b[2KEpoch ")
+"""One of them stands in every block with a bar that is drawn over itself."""
 
 
 def parted_bars(data: bytes) -> bytes:
     """Lines with a newline in place of each carriage return that a state of a progress bar follows."""
-    if b"\r" not in data or b"%|" not in data:
+    if b"\r" not in data or not any(sign in data for sign in _BARS):
         return data
     return _DRAWN_OVER.sub(_parted, data)
 
 
 def _parted(line: re.Match[bytes]) -> bytes:
     begins = line[1]
-    is_free = not begins.strip() or b"%|" in begins
+    is_free = _IS_BAR.search(begins) is not None or not _SEQUENCE.sub(b"", begins).strip()
     return _STATE.sub(b"\n", line[0]) if is_free else line[0]
 
 
