@@ -1094,3 +1094,31 @@ def test_the_first_step_that_a_log_tells_counts_where_it_is_the_first_of_all(sec
     lines = "".join(f"[2026-11-28 10:00:{second:02}] step {step} loss 1.0\n" for step, second in enumerate(seconds, 1))
     view = view_of(whole(lines))
     assert [(each.first_step, each.last_step, each.resumed_from_step) for each in view.attempts] == [(1, 5, 0)]
+
+
+@pytest.mark.parametrize("own_zone_hours", [0, 9, -5])
+def test_the_clock_of_who_received_every_line_dates_those_of_the_launcher_too(own_zone_hours: int):
+    """`| ts '%.s'`: one clock for the whole log, in whatever zone the launcher's own stamps are."""
+    begun = 1_796_050_400
+
+    def received(second: float, words: str) -> str:
+        return f"{begun + second:.6f} {words}\n"
+
+    def launcher(second: int, level: str, words: str) -> str:
+        told = time.strftime("%m%d %H:%M:%S", time.gmtime(begun + second + own_zone_hours * 3600))
+        return received(second + 0.5, f"{level}{told}.000000 700 torch/distributed/elastic/api.py:1002] {words}")
+
+    steps = "".join(received(second, f"epoch 0 step {second} loss 0.3") for second in range(1, 6))
+    failed = "failed (exitcode: 1) local_rank: 1 (pid: 702) of binary: /usr/bin/python"
+    text = (
+        steps + received(5.2, "[rank1]: Traceback (most recent call last):") + received(5.2, "[rank1]: ValueError: no")
+        + launcher(6, "W", "Sending process 701 closing signal SIGTERM") + launcher(6, "E", failed)
+        + received(10, "Resumed from checkpoint at step 3")
+        + "".join(received(second + 8, f"epoch 0 step {second} loss 0.3") for second in range(4, 9))
+    )  # fmt: skip
+    view = view_of(whole(text))
+    assert [(one.first_step, one.last_step, one.started_at / 1e9) for one in view.attempts] == [
+        (1, 5, begun + 1), (4, 8, begun + 6.5)
+    ]  # fmt: skip
+    told = seconds_by_phase(view)
+    assert (told["recomputing"], told["training"]) == pytest.approx((3, 7))
