@@ -34,8 +34,8 @@ from rerail.collectors.sources.tail import LONGEST_LINE
 
 _RECEIVED = re.compile(r"^(?P<seconds>\d{9,10})\.(?P<fraction>\d{1,9}) (?:n\d{1,6} |(?P<process>p\d{1,6}) )?")
 """When, and from which node, a line was received: what `ts` and test rigs put in front. Behind the name of a node the
-line's own stamps are kept, since that node's clock is another one. `ts` names none: it stamps every line of a log, those
-that tell no instant and those that do, and so its clock dates them all."""
+line's own stamps are kept, since that node's clock is another one. `ts` names none: it stamps every line, those that
+tell an instant and those that do not, and so its clock dates them all."""
 _FIRST_RECEIVED = 946_684_800
 """In seconds: what is less is a number and no instant."""
 _NVRX = re.compile(
