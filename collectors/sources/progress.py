@@ -160,6 +160,14 @@ class ProgressLog:
         return bool(found) and not is_of_a_terminal  # what stands behind a bar is still to be read
 
     def _tell(self, told: Progress, at: int | None, line: Line) -> None:
+        saving, loading = self.state.saving, self.state.loading
+        self._tell_of(told, at, line)
+        if self.state.saving is not saving:
+            self.state.saving_by = line.stream
+        if self.state.loading is not loading:
+            self.state.loading_by = line.stream
+
+    def _tell_of(self, told: Progress, at: int | None, line: Line) -> None:
         told = self._counted_from_one(told)
         state = self.state
         if state.framework is None or state.framework == "any":
@@ -170,6 +178,8 @@ class ProgressLog:
         elif told.told in OF_SAVES and told.framework != "any":
             state.tells_saves = True
         if told.step is not None and told.step > LARGEST_STEP:
+            return
+        if told.framework == "any" and told.step is None and not self._is_begun_by(line, told.told):
             return
         if told.told in LOADS:
             self.own.goes_on()
@@ -200,6 +210,13 @@ class ProgressLog:
         state = self.state
         is_due = not state.has_steps or state.begins
         return (at is None and bool(state.bars or is_due)) or (is_due and told.framework == "lightning")
+
+    def _is_begun_by(self, line: Line, told: Told) -> bool:
+        """Whether words that name no number may count: what they end was begun in their stream."""
+        state = self.state
+        if told is Told.SAVED:
+            return bool(state.saving) and state.saving_by == line.stream
+        return told is not Told.LOADED or (bool(state.loading) and state.loading_by == line.stream)
 
     def _counted_from_one(self, told: Progress) -> Progress:
         """What names a checkpoint by a number, with the steps that are done in it."""
@@ -232,7 +249,7 @@ class ProgressLog:
             case Told.STILL_SAVING:
                 self.saves.still_goes_on(told, at)
             case Told.LOADING:
-                state.loading = [told.step, at]
+                self.loads.begins(told, at)
             case Told.RESUMING:
                 self.loads.resuming(told, at)
             case Told.LOADED:
@@ -262,6 +279,8 @@ class ProgressLog:
         self.own.begin_first(at)
         if state.has_steps and step == state.step:
             return
+        if state.has_steps and state.loading and state.loading[0] is None:
+            state.loading = []  # training goes on: what was loaded was something else
         if not state.has_steps:
             if told.epoch is not None and state.base is None and step == told.epoch * (told.total or 0) + 1:
                 state.base = step - 1  # an epoch begins with it, and its bar's clock then

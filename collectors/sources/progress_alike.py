@@ -16,7 +16,7 @@ from rerail.collectors.sources.alike_lines import Alike, Run, alike, alike_bar, 
 from rerail.collectors.sources.line_wrappings import may_be_record
 from rerail.collectors.sources.log_lines import Line
 from rerail.collectors.sources.progress_attempts import OwnAttempts
-from rerail.collectors.sources.progress_instants import SHORT_STAMP, Instants
+from rerail.collectors.sources.progress_instants import RECEIVED, SHORT_STAMP, Instants, received_at
 from rerail.collectors.sources.progress_lines import LONGEST, Progress, read_again
 from rerail.collectors.sources.progress_speaker import Speaker, label_in
 from rerail.collectors.sources.progress_training import Training
@@ -64,6 +64,7 @@ class AlikeSteps:
         state, known, alikes = self._training.state, self._attempts.state, self._alikes
         if (
             not alikes or not self._is_undisturbed or not state.has_steps or state.bars or state.saving or state.first
+            or state.loading
             or known.held or not known.is_started or known.last_at is None or state.step_at is None
             or (state.pause_began is not None and state.pause_began >= state.step_at)
             or known.attempt != state.attempt
@@ -108,6 +109,10 @@ class AlikeSteps:
         if line is None or told is None:
             return False
         is_short = line.speaker == "torchrun" and line.file is not None and SHORT_STAMP.match(text) is not None
+        received = RECEIVED.match(raw)
+        if received is not None:  # whoever received the lines dates them all, whatever else they say
+            self._take_step(told, received_at(received), line, offset)
+            return True
         at = self._instants.short_stamp_in(text) if is_short else self._instants.stamp_in(text)
         if at is None:
             return False

@@ -96,7 +96,12 @@ class Bars:
             return False
         if last is not None:
             return last[3] == told.epoch and last[0] > told.step
-        return not state.begins and state.has_steps and state.step is not None and told.step < state.step <= told.step + (told.total or 0)
+        return (
+            not state.begins
+            and state.has_steps
+            and state.step is not None
+            and told.step < state.step <= told.step + (told.total or 0)
+        )
 
     def wait_for_name(self, told: Progress, line: Line) -> None:
         """A bar of an epoch that is not named."""

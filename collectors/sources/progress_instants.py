@@ -31,6 +31,11 @@ SHORT_STAMP = re.compile(r"[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<clock>\d\d:\d\
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(Z|[+-]\d\d:?\d\d)?")
 
 
+def received_at(received: re.Match[bytes]) -> int:
+    """The instant, in ns, of a stamp that a line was received with (`RECEIVED`)."""
+    return int(received[1]) * SECOND + int(received[2].ljust(9, b"0"))
+
+
 class Instants:
     """Tells when the lines of one log were written."""
 
@@ -50,7 +55,7 @@ class Instants:
         if line.at is not None:
             return line.at
         if (received := RECEIVED.match(raw)) is not None:
-            return int(received[1]) * SECOND + int(received[2].ljust(9, b"0"))
+            return received_at(received)
         if stamp is not None:
             return stamp
         state = self._training.state

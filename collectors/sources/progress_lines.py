@@ -209,7 +209,14 @@ _PLACE = r"[^\s`]{0,600}/(?P<step>\d{1,12})(?:/[a-z_]{1,40})?[.`]{0,3}$"
 _NOTHING = Progress(Told.CLOCK, "lightning")
 
 _NUMBER = r"[-_ =:#]{0,3}(?P<step>\d[\d,]{0,11})"
+_STEP_NAME = r"(?:global_?step|step|iter(?:ation)?)"
 _IN_NAME = r"(?:global_?step|step|iter(?:ation)?|checkpoint|ckpt)"
+_WHICH = r"(?:(?:the|a|an|model|full|latest|last|new|training|state|from) ){0,3}"
+_IS_KEPT = (
+    r"\b(?:[Cc]heckpoint|[Cc]kpt|CHECKPOINT) (?:(?:file|was|is|has been|successfully|now) ){0,3}"
+    r"(?:saved|written|committed|finalized|persisted)\b"
+)
+"""A checkpoint is kept, in words that begin with it."""
 
 _BAR = re.compile(
     r"(?:Epoch (?P<epoch>\d{1,9})[^%]{0,20})?\d{1,3}%\|[^|]{0,200}\| {0,4}"
@@ -312,7 +319,9 @@ _RULES: tuple[_Rule, ...] = (
     _Rule(("GPU available: ",), re.compile(r"^GPU available: "), _plain(Told.BANNER, "lightning")),
     _Rule(
         ("Training: ",),
-        re.compile(r"^\s{0,3}Training: {1,8}\|[^|]{0,200}\| {0,4}(?P<done>\d{1,12})/\? \[(?P<clock>\d{1,6}(?::\d\d){1,3})<"),
+        re.compile(
+            r"^\s{0,3}Training: {1,8}\|[^|]{0,200}\| {0,4}(?P<done>\d{1,12})/\? \[(?P<clock>\d{1,6}(?::\d\d){1,3})<"
+        ),
         _unnamed_bar,
     ),
     _Rule(("rainable params",), re.compile(r"^(?:.{1,20}\s)?Trainable params\b"), _plain(Told.FITTING, "lightning")),
@@ -596,6 +605,11 @@ _RULES: tuple[_Rule, ...] = (
         lambda match, text: _any_save(match, text),
     ),
     _Rule(
+        ("heckpoint", "ckpt", "CHECKPOINT"),
+        re.compile(rf"{_IS_KEPT}[^\n]{{0,300}}?\b{_STEP_NAME}{_NUMBER}\b"),
+        lambda match, text: _unless_in_trouble(Told.SAVED, match, text),
+    ),
+    _Rule(
         ("aved", "aving", "rote"),
         re.compile(
             r"\b(?:(?P<done>[Ss]aved|[Ww]rote)|(?P<start>[Ss]aving)) [^\n]{0,20}?"
@@ -612,13 +626,39 @@ _RULES: tuple[_Rule, ...] = (
         _any_step,
         _ANY_TIME,
     ),
+    # … and in words without a number: what ends so is what its writer began
+    _Rule(
+        ("heckpoint", "ckpt", "CHECKPOINT"),
+        re.compile(
+            rf"{_IS_KEPT}|\b(?:[Ss]aved|[Ww]rote|(?:[Ff]inished|[Dd]one|[Cc]ompleted) (?:saving|writing)) {_WHICH}"
+            r"(?:checkpoint|ckpt)\b(?! every)"
+        ),
+        lambda match, text: _unless_in_trouble(Told.SAVED, match, text),
+    ),
+    _Rule(
+        ("oading", "estoring", "esuming"),
+        re.compile(
+            rf"\b(?:[Ll]oading|[Rr]estoring|[Rr]esuming) {_WHICH}(?:checkpoint|ckpt)"
+            r"(?: from\b|: | at\b|\.\.|$| \S{0,300}/)"
+            rf"(?:[^\n]{{0,300}}?\b{_STEP_NAME}{_NUMBER}\b)?"
+        ),
+        lambda match, text: _unless_in_trouble(Told.LOADING, match, text),
+    ),
+    _Rule(
+        ("oaded", "estored", "esumed"),
+        re.compile(
+            rf"\b(?:[Ll]oaded|[Rr]estored|[Rr]esumed) {_WHICH}(?:checkpoint|ckpt)\b"
+            r"|\b(?:[Cc]heckpoint|[Cc]kpt) (?:(?:was|has been|successfully) ){0,2}(?:loaded|restored)\b"
+        ),
+        lambda match, text: _unless_in_trouble(Told.LOADED, match, text),
+    ),
 )
 
 SIGNS: tuple[bytes, ...] = (
     b"step", b"Step", b"STEP", b"iter", b"Iter", b"heckpoint", b"tates", b"ckpt", b"CHECKPOINT", b"%|", b"world size",
     b"datetime", b"raining", b"rainable params", b"unning Eval", b"_runtime", b"async_save", b"stopped: `max_", b"Starting job",
     b"TorchBackend", b"Jax Version", b"setting up devices",
-    b"GPU available", b"[NeMo ", b"\xe2\x94\x81",
+    b"GPU available", b"[NeMo ", b"\xe2\x94\x81", b"Finished save", b"Finished load in", b"blocking save",
 )  # fmt: skip
 """One of them stands in every line that tells something; none holds a digit."""
 
@@ -633,6 +673,23 @@ def _any_save(match: re.Match[str], text: str) -> Progress | None:
         return None
     seconds = _took(match, text) if match["done"] else None
     return Progress(Told.SAVED if match["done"] else Told.SAVING, "any", _count(match["step"]), seconds)
+
+
+_TROUBLE = re.compile(
+    r"error|exception|fail|could ?n.t|cannot|can't|unable|corrupt|invalid|missing|retry|skip|not found|abort"
+    r"|before\b|will\b",
+    re.I,
+)
+
+
+def _unless_in_trouble(told: Told, match: re.Match[str], text: str) -> Progress | None:
+    """A save or load in usual words, but for one that failed, or that did not happen yet."""
+    if _TROUBLE.search(text) is not None:
+        return None
+    step = match.groupdict().get("step")
+    if step is None:
+        return Progress(told, "any")
+    return Progress(told, "any", _count(step), None if told is Told.LOADING else _took(match, text))
 
 
 _TOOK = re.compile(r"(?: in| took) {1,3}(?P<time>\d[\d.]{0,19}) ?(?P<unit>ms|s|sec|secs|seconds)\b")

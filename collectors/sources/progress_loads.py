@@ -8,6 +8,8 @@ Rules
 - Training does not go forward by loading: a later step is weights of another run, or a remark. An earlier one is a
   restart.
 - What starts from step 0 loads nothing.
+- A load of no framework's words that name no step, amid training, is one of this training only where a step comes again
+  behind it; where training goes on, it was of something else.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from rerail.collectors.sources.progress_saves import Saves
 from rerail.collectors.sources.progress_training import Training
 from rerail.server.core.facts import CheckpointLoaded, Phase, PhaseSpan
 
-TELLS_NO_STEP = frozenset({"nemo", "lightning"})
+TELLS_NO_STEP = frozenset({"nemo", "lightning", "any"})
 """Who may tell of a load and not of what: the first step tells."""
 
 
@@ -30,6 +32,13 @@ class Loads:
         self._training = training
         self._own = own
         self._saves = saves
+
+    def begins(self, told: Progress, at: int) -> None:
+        """A load begins. Of many ranks that say so in words of their own the first counts."""
+        loading = self._training.state.loading
+        is_said = told.framework == "any" and len(loading) == 2 and loading[0] == told.step and loading[1] is not None
+        if not is_said:
+            self._training.state.loading = [told.step, at]
 
     def resuming(self, told: Progress, at: int) -> None:
         """It says which checkpoint it goes on from: the load begins, and may be told of no more."""
@@ -50,6 +59,9 @@ class Loads:
         state = self._training.state
         step = told.step if told.step is not None else state.loading[0] if state.loading else None
         begun = state.loading[1] if state.loading else None
+        if told.framework == "any" and step is None and state.has_steps:
+            state.loading = [] if begun is None else [None, begun, at]
+            return
         state.loading = []
         if told.seconds is not None:
             begun = max(at - round(told.seconds * SECOND), begun or 0)
@@ -76,6 +88,12 @@ class Loads:
     def is_over_by(self, step: int) -> None:
         """The first step of an attempt that told of a load, and not of its end or not of its step."""
         state = self._training.state
+        if len(state.loading) == 3:
+            state.loaded, state.loading = state.loading[1:], []
+            self._training.say(
+                PhaseSpan, state.loaded[1], phase=Phase.LOADING, start=state.loaded[0], end=state.loaded[1]
+            )
+            state.since = state.loaded[1]
         if state.loading and None not in state.loading and state.base == state.loading[0]:
             at = state.loading[1]
             if state.base > 0:  # "starting from step 0" loads nothing

@@ -3,6 +3,7 @@
 Rules
 - A save that says that it is done is durable then. Where that line has no instant, it is durable at the stamp before at
   least, which holds whatever follows; the next stamp tells, in a second statement, until when training waited for it.
+- Where steps were done between the two lines of a save, training did not wait for it: how long it blocked is unknown.
 - A save that only begins is durable when training goes on or is done, where the framework saves while training waits.
 - A save that only says it was scheduled is captured; one that is loaded later was durable by then.
 - MaxText's checkpointer waits for the save before, where another one begins: those before it are durable then.
@@ -80,7 +81,10 @@ class Saves:
         step = told.step if told.step is not None else state.saving[0] if state.saving else state.step
         if begun is not None and state.saving[0] != step:
             begun = None
-        if begun is None and told.seconds is not None:
+        is_behind = begun is not None and told.framework == "any" and state.has_steps and (state.step_at or 0) > begun
+        if is_behind:
+            begun, state.saving = None, []
+        elif begun is None and told.seconds is not None:
             begun = at - round(told.seconds * SECOND)
         is_captured = told.told is Told.SCHEDULED or (told.framework == "torchtitan" and state.is_async)
         blocked = None

@@ -42,8 +42,12 @@ class ProgressState:
     """So many steps lie between two lines that tell them, as of the last two."""
     saving: list[Any] = field(default_factory=list)
     """`[step, since, framework]` of a save that goes on while training waits."""
+    saving_by: str = ""
+    """The stream in which it was begun; of the load, `loading_by`."""
     loading: list[Any] = field(default_factory=list)
-    """`[step, since]` of a load that goes on; since None where that is not known."""
+    """`[step, since]` of a load that goes on, step None where no line said which; since None where that is not known;
+    `[None, since, until]` of one that is over and of which only a step that comes again will tell that it was one."""
+    loading_by: str = ""
     loaded: list[int] = field(default_factory=list)
     """`[since, until]` of a load of nobody says which step; the first step that follows tells."""
     stalled: int | None = None
