@@ -25,7 +25,7 @@ from rerail.collectors.patience import Patience
 from rerail.collectors.sources.attempts import MOST_WAITING, Attempts, AttemptState
 from rerail.collectors.sources.going_on import Hints, hints_before
 from rerail.collectors.sources.launcher_log import LauncherLog
-from rerail.collectors.sources.line_wrappings import cut_records, is_piece, with_its_rest
+from rerail.collectors.sources.line_wrappings import cut_records, is_piece, is_spelled, with_its_rest
 from rerail.collectors.sources.log_lines import LocalClock
 from rerail.collectors.sources.progress import ProgressLog
 from rerail.collectors.sources.progress_lines import SIGNS, may_tell
@@ -118,7 +118,7 @@ class _Shapes:
 
     def wants(self, line: bytes, shape: bytes) -> bool:
         """Whether a line must be read."""
-        if is_piece(line):
+        if is_piece(line) or is_spelled(line):
             return True
         if shape in self._silent:
             return False
