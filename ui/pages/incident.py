@@ -102,7 +102,7 @@ def content(found: IncidentView, past: Sequence[Markup] = ()) -> list[Markup]:
     """Everything on the page; `past` is what `incident_history.py` says of earlier ones."""
     incident = found.incident
     # Of a run of which nobody tells steps the row knows no training goodput, though time has passed.
-    sees_training = found.run.training_goodput is not None or found.run.infrastructure_goodput is None
+    sees_training = found.run.training_goodput is not None or not found.run.elapsed_ns
     return [
         _crumbs(found),
         html.Div(
@@ -212,7 +212,7 @@ def _anatomy(incident: Incident) -> Markup:
         return text.told_lost(known, incident.told_every)
 
     cost = [
-        ("time to restart", text.to_restart(incident) if incident.restarted_at else "not yet"),
+        ("time to restart", text.to_restart(incident)),
         ("time to recover", _recovery_words(incident)),
         ("steps lost", unknown if incident.lost_steps is None else lost(text.number(incident.lost_steps))),
         ("training to redo", unknown if incident.lost_ns is None else lost(text.duration(incident.lost_ns))),

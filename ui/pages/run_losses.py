@@ -247,7 +247,7 @@ def _incident_row(incident: Incident, longest: int) -> Sequence[Content]:
 def _to_restart(incident: Incident) -> str:
     """A plain length, as tables are saved as values; a dash where nobody told of any of it."""
     if incident.restarted_at is None:
-        return "not yet"
+        return text.to_restart(incident)
     return (
         text.DASH
         if (incident.untold_ns or incident.is_down_untold) and not incident.time_to_restart_ns
