@@ -451,6 +451,7 @@ class BlockReader:
         log, state = self._log, self._attempts.state
         log.tracebacks.open.clear()
         log.pieces.waiting.clear()
+        log.end_report()
         log.block = ""
         if state.held:
             at = state.last_at if state.last_at is not None else self._fallback_at
