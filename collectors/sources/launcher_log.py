@@ -477,6 +477,12 @@ class LauncherLog:
         self.block = f"lsf {at} {code}"
         return True
 
+    def end_report(self) -> None:
+        """LSF's report breaks off before its last line: what it told holds, of the output that stands above it."""
+        told, at, code = (*self.block.split(" "), "", "")[:3]
+        if told == "lsf" and code:
+            self._job_ended(int(code), int(at) if at else self.attempts.state.last_at, comes_first=False)
+
     def _job_ended(self, code: int, at: int | None, *, comes_first: bool) -> None:
         """A scheduler's report gives the exit code of the job, a signal as a negative one."""
         attempts, state = self.attempts, self.attempts.state

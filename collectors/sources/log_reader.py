@@ -27,7 +27,7 @@ from rerail.collectors.sources.attempts import Attempts
 from rerail.collectors.sources.evidence_limits import MOST_WAITING
 from rerail.collectors.sources.going_on import Hints, hints_before
 from rerail.collectors.sources.launcher_log import LauncherLog
-from rerail.collectors.sources.line_wrappings import cut_records, is_piece, with_its_rest
+from rerail.collectors.sources.line_wrappings import cut_records, is_piece, is_spelled, with_its_rest
 from rerail.collectors.sources.log_lines import LocalClock
 from rerail.collectors.sources.progress import ProgressLog
 from rerail.collectors.sources.progress_lines import SIGNS, may_tell
@@ -120,7 +120,7 @@ class _Shapes:
 
     def wants(self, line: bytes, shape: bytes) -> bool:
         """Whether a line must be read."""
-        if is_piece(line):
+        if is_piece(line) or is_spelled(line):
             return True
         if shape in self._silent:
             return False
@@ -453,6 +453,7 @@ class BlockReader:
         log, state = self._log, self._attempts.state
         log.tracebacks.open.clear()
         log.pieces.waiting.clear()
+        log.end_report()
         log.block = ""
         if state.held:
             at = state.last_at if state.last_at is not None else self._fallback_at

@@ -102,7 +102,7 @@ def content(found: IncidentView, past: Sequence[Markup] = ()) -> list[Markup]:
     """Everything on the page; `past` is what `incident_history.py` says of earlier ones."""
     incident = found.incident
     # Of a run of which nobody tells steps the row knows no training goodput, though time has passed.
-    sees_training = found.run.training_goodput is not None or found.run.infrastructure_goodput is None
+    sees_training = found.run.training_goodput is not None or not found.run.elapsed_ns
     return [
         _crumbs(found),
         html.Div(
@@ -190,10 +190,9 @@ def _state_badge(incident: Incident) -> Markup:
 
 
 def _restart_words(incident: Incident, *, sees_training: bool) -> str:
-    if not incident.restarted_at:
-        return "not yet"
     known = text.to_restart(incident)
-    return known if sees_training or known.startswith("at ") else f"at least {known}"
+    is_exact = incident.restarted_at is not None and not known.startswith("at ")
+    return f"at least {known}" if is_exact and not sees_training else known
 
 
 def _recovery_words(incident: Incident, *, sees_training: bool) -> str:
