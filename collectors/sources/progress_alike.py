@@ -10,7 +10,6 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from rerail.collectors.sources.alike_lines import Alike, Run, alike, alike_bar, read_run
 from rerail.collectors.sources.line_wrappings import may_be_record
@@ -82,15 +81,18 @@ class AlikeSteps:
             return at
         self._own.follow_launcher()
         for told in run.told:
-            steps: dict[str, Any] = {
-                "first_step": told.first_step, "start": told.start, "durations_us": told.durations_us,
-                "every": told.every if told.every > 1 else None,
-            }  # fmt: skip
+            every = told.every if told.every > 1 else None
             if told.count is None:
-                self._attempts.late_fact(Steps, told.end, told.offset, restart=state.attempt, **steps)
+                self._attempts.late_fact(
+                    Steps, told.end, told.offset, restart=state.attempt, first_step=told.first_step, start=told.start,
+                    durations_us=told.durations_us, every=every,
+                )  # fmt: skip
             else:
                 self._attempts.at_line(told.offset)
-                self._training.say(Steps, told.end, count=told.count, **steps)
+                self._training.say(
+                    Steps, told.end, first_step=told.first_step, start=told.start, durations_us=told.durations_us,
+                    count=told.count, every=every,
+                )  # fmt: skip
         state.step, state.step_at, state.step_offset = run.step, run.step_at, run.step_offset
         state.each_ns, state.every, state.untimed = run.each_ns, run.every, run.untimed
         state.heard_at, state.silence, state.together = run.heard_at, run.silence, run.together
