@@ -129,19 +129,23 @@ def _parser() -> argparse.ArgumentParser:
     runs.add_argument("--state", choices=("alive", "silent", "ended"))
     runs.add_argument("--sort", default="last_heard_at", help="a field of the list")
     runs.add_argument("--limit", type=int, default=50)
+    _add_server(runs)
 
     show = _reading(commands, "show", "the figures of a run", "showing:show_run")
     show.add_argument("run_id", metavar="RUN")
     show.add_argument("--as-of", metavar="T", help="as known at T: ISO 8601, seconds or nanoseconds since 1970")
     show.add_argument("--definition", metavar="NAME", help="whose goodput: rerail, aws, ett, google or meta_ettr")
     show.add_argument("--window", nargs=2, metavar=("A", "B"), help="the figures of this window only")
+    _add_server(show)
 
     incidents = _reading(commands, "incidents", "the incidents of a run, newest first", "showing:show_incidents")
     incidents.add_argument("run_id", metavar="RUN")
     incidents.add_argument("--limit", type=int, default=100)
+    _add_server(incidents)
 
     incident = _reading(commands, "incident", "one incident and why it happened", "showing:show_incident")
     incident.add_argument("incident_id", metavar="ID")
+    _add_server(incident)
 
     _add_problems(commands)
     _add_configs(commands)
@@ -262,6 +266,7 @@ def _add_configs(commands: argparse._SubParsersAction) -> None:
     check.add_argument("--release", help="of nvidia-resiliency-ext, for its defaults: 0.4, 0.6 …")
     compare = _reading(commands, "compare", "two to six runs or configs, each against the first", "configs:compare")
     compare.add_argument("sides", nargs="+", metavar="SIDE", help="a run, a config's fingerprint, or article:…")
+    _add_server(compare)
 
 
 def _add_knowledge(commands: argparse._SubParsersAction) -> None:
@@ -270,6 +275,7 @@ def _add_knowledge(commands: argparse._SubParsersAction) -> None:
     changes.add_argument("--knob", help="those of this knob, such as heartbeat_timeout")
     changes.add_argument("--unexplained", action="store_true", help="only those of which nobody said why")
     changes.add_argument("--limit", type=int, default=50)
+    _add_server(changes)
 
     change = _reading(commands, "change", "one change; with a flag, what you say of it", "changes:change")
     change.add_argument("change_id", metavar="ID")
@@ -314,6 +320,7 @@ def _add_alerts(commands: argparse._SubParsersAction) -> None:
     alerts.add_argument("--standing", choices=("open", "acknowledged", "silenced", "resolved"))
     alerts.add_argument("--run", dest="run_id", help="of this run only")
     alerts.add_argument("--limit", type=int, default=50)
+    _add_server(alerts)
 
     alert = _reading(commands, "alert", "one alert; with a flag, what you did with it", "alerts:alert")
     alert.add_argument(

@@ -55,6 +55,9 @@ class RunRow:
     """For a bar of phases in a table cell; all but `excluded` sum to `elapsed_ns`."""
     training_goodput: float | None = None
     infrastructure_goodput: float | None = None
+    """None where it is unknown, as `core/infrastructure.py` has it; so are the next two."""
+    infrastructure_goodput_is_most: bool = False
+    infrastructure_goodput_least: float | None = None
     gpus: int | None = None
     lost_gpu_ns: int | None = None
     """GPU·ns that were not productive; None where no GPU number was told."""
@@ -194,6 +197,8 @@ class IncidentMark:
     """As of `Incident`: above 1 `lost_steps` and `lost_ns` are at least so much."""
     is_down_untold: bool = False
     """As of `Incident`: how long it was down is not known, its lengths are at least so much."""
+    untold_ns: int = 0
+    """As of `Incident`: what nobody told anything of before training stepped again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from rerail.server.cli import main as rerail
@@ -34,6 +35,8 @@ from tests.seed_replay import ARMS, arm_facts
 
 CORPUS = Path(__file__).parent / "corpus"
 SECOND = 1_000_000_000
+DOWN_SECONDS = 0.1
+"""Stamps of a launcher have milliseconds, some of NVRx whole tenths of seconds."""
 START_SECONDS = 2.0
 """A launcher says that it starts workers; their first line comes a moment later."""
 
@@ -154,6 +157,7 @@ def _as_the_script_wrote(row: Row, name: str, truth: dict, facts: Sequence[Fact]
         }  # fmt: skip
         view = folded(facts)[1] if facts else None
         row.count("attempts", name, truth["attempts"], None if view is None else len(view.attempts))
+        _down_between(row, name, truth.get("stepped", []), view)
         for number, at in enumerate(truth["starts"]):
             said = started.get(number)
             off = None if said is None else abs(said / SECOND - at)
@@ -162,6 +166,21 @@ def _as_the_script_wrote(row: Row, name: str, truth: dict, facts: Sequence[Fact]
         for number, step in enumerate(truth["resumed_from"]):
             if step is not None:
                 row.count("rollbacks", f"{name} {number}", step, loads.get(number))
+
+
+def _down_between(row: Row, name: str, stepped: Sequence[list[float] | None], view: RunView | None) -> None:
+    """What is known to be down between the last step of an attempt and the first of the next: no more than was."""
+    if view is None:
+        return
+    of_attempt = {incident.attempts[0]: incident for incident in view.incidents if len(incident.attempts) == 1}
+    for number, (before, after) in enumerate(pairwise(stepped)):
+        if before is None or after is None or number not in of_attempt:
+            continue
+        known = of_attempt[number].time_to_restart_ns / SECOND
+        down = after[0] - before[1]
+        row.count(
+            "phases", f"{name} {number}", round(down, 1), round(known, 1), is_right=0 < known <= down + DOWN_SECONDS
+        )
 
 
 CYCLES_ALONE = {

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rerail.server.core.facts import Phase
+from rerail.server.core.machine_words import most_serious
 from rerail.server.core.view import Account, Incident, MachineWord, RunState, RunView
 from rerail.ui import text
 from rerail.ui.address import incident_path
@@ -94,15 +95,16 @@ def run_sentence(view: RunView) -> tuple[Phrase, ...]:
 
 
 def _machines_sentence(said: Sequence[MachineWord]) -> tuple[Phrase, ...]:
-    """The last that machines said which is no good news, of a run of which nobody told an attempt."""
-    last = next((word for word in reversed(said) if word.code != "ready"), said[-1])
+    """The most serious that machines said, of a run of which nobody told an attempt."""
+    first = most_serious(said)
     nodes = len({word.node for word in said})
-    what = last.text if last.source else text.NODE_STATES.get(last.code or "", last.code or "")
+    what = first.text if first.source else text.NODE_STATES.get(first.code or "", first.code or "")
     what = what if len(what) <= LONGEST_WORD else what[: LONGEST_WORD - 1] + "…"
+    of_many = f", the most serious of {text.number(len(said))} statements of {text.count(nodes, 'node')}"
     return (
         Phrase("Its machines spoke: "),
-        Phrase(f"{last.node}: {what}", "#machines", True),
-        Phrase(f", the last of {text.count(len(said), 'statement')} of {text.count(nodes, 'node')}. "),
+        Phrase(f"{first.node}: {what}", "#machines", True),
+        Phrase(f"{of_many if len(said) > 1 else ''}. "),
         Phrase(
             "There is no incident, since nobody told of an attempt: a launcher's log, or rerail agent beside the "
             "ranks, tells what it cost."

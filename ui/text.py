@@ -6,6 +6,7 @@ Rules
 
 from __future__ import annotations
 
+from rerail.server.core import words
 from rerail.server.core.facts import Initiator, Outcome, Phase, Scope
 from rerail.server.core.recovery_configs.knobs import OFF, Setting
 from rerail.server.core.search.cause_names import WRITTEN_OUT
@@ -53,14 +54,11 @@ def told_lost(known: str, told_every: int) -> str:
 
 
 def to_restart(incident: Incident) -> str:
-    """How long an incident was down until training stepped again; what nobody told of that time may be down too."""
-    if incident.is_down_untold:
-        known = incident.time_to_restart_ns + incident.untold_ns
-        return f"at least {duration(known)}" if known else UNKNOWN
-    if incident.untold_ns and not incident.time_to_restart_ns:
-        return f"at most {duration(incident.untold_ns)}"
-    known = duration(incident.time_to_restart_ns)
-    return f"at least {known}" if incident.untold_ns * 10 > incident.time_to_restart_ns else known
+    """How long an incident was down until training stepped again."""
+    return words.to_restart(
+        incident.time_to_restart_ns, incident.untold_ns, is_restarted=incident.restarted_at is not None,
+        is_open=incident.is_open, is_down_untold=incident.is_down_untold,
+    )  # fmt: skip
 
 
 def gpu_hours(length_gpu_ns: int | None, unknown: str = UNKNOWN) -> str:

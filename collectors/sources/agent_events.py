@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from rerail.collectors.formats import ImportFormat, OldFile
 from rerail.collectors.masking import masked
-from rerail.collectors.sources.attempts import FACTS_PER_BYTE
+from rerail.collectors.sources.attempt_state import FACTS_PER_BYTE
 from rerail.collectors.sources.error_files import evidence_of_error_file
 from rerail.server.core.codec import FactError
 from rerail.server.core.facts import (

@@ -6,7 +6,9 @@ Rules
 - Each moment of an attempt is stated once, from the first line that tells it: a launcher prints most of them twice.
 - A line without a stamp happened at the stamp of the next line that has one: a traceback is printed before its
   process is found dead. Evidence waits for that stamp, in `held`.
-- The state is plain data and part of the cursor, so that another instance can go on.
+- The state (`attempt_state.py`) is plain data and part of the cursor, so that another instance can go on.
+- Which rank a process is and on which machine is worked out in `attempt_places.py`; how much evidence is kept, in
+  `evidence_limits.py`.
 - What a log cannot tell is left out: a rank that was not named, a cause, the end of the last attempt of a log that
   stops.
 """
@@ -14,12 +16,13 @@ Rules
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Mapping
 from itertools import takewhile
-from typing import Any
 
 from rerail.collectors.masking import masked
+from rerail.collectors.sources.attempt_places import Places
+from rerail.collectors.sources.attempt_state import FACTS_PER_BYTE, AttemptState
+from rerail.collectors.sources.evidence_limits import has_room
 from rerail.collectors.sources.last_words import ending_of
 from rerail.collectors.sources.torchrun_lines import relaunched_behind
 from rerail.server.core.codec import canonical
@@ -38,7 +41,6 @@ from rerail.server.core.facts import (
     Scope,
 )
 
-FACTS_PER_BYTE = 16
 LATE = FACTS_PER_BYTE - 1
 """Of the numbers of a byte, the one for what is stated of its line later."""
 TOLD_OVER = FACTS_PER_BYTE - 3
@@ -47,116 +49,10 @@ STARTS = frozenset({MarkStage.RENDEZVOUS_STARTED, MarkStage.RENDEZVOUS_COMPLETED
 GONE_UNTOLD = "the launcher's process ended, and its log tells neither a failure nor a success"
 OF_SLURM = ("slurmstepd: ", "srun: ")
 MOST_UNREADABLE = 20
-MOST_EVIDENCE = 400
-"""Pieces of evidence of one attempt; a launcher that repeats itself must not fill a database."""
-MOST_OF_A_KIND = 24
-"""Of lines that differ by numbers alone: a storm must not drown what was said after it."""
-MOST_PLACED = 20_000
-"""Ranks whose machine is remembered."""
-MOST_WAITING = 1024
-"""Ranks whose first word of a time-out is kept in any case: the one that has none may be who did not come."""
-_NUMBER = re.compile(r"\d{1,30}")
 _CANCELLED = re.compile(r"CANCELLED AT \S{1,40} (?:DUE TO (?P<why>PREEMPTION|TIME LIMIT|NODE FAILURE)|\*\*\*)")
-_TIMED_OUT = re.compile(r"\[Rank (\d{1,7})\] (?:Watchdog caught collective|Timeout at NCCL)")
 _WAITED = re.compile(
     r"[Tt]imed out|[Tt]imeout at NCCL|operation timeout|before timing out|[Nn]o heartbeat|[Dd]id not get \w+ heartbeat"
 )
-_ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,12})")
-
-
-@dataclass(slots=True)
-class AttemptState:
-    """What is known of the launcher and of its current attempt. Only plain JSON values."""
-
-    attempt: int = 0
-    is_started: bool = False
-    launcher: str | None = None
-    versions: dict[str, str] = field(default_factory=dict)
-    config: dict[str, object] = field(default_factory=dict)
-    run: str | None = None
-    ranks_per_node: int | None = None
-    node_count: int | None = None
-    group_rank: int | None = None
-    group_ranks: dict[str, int] = field(default_factory=dict)
-    """Process id of a launcher → the place of its node; several where the log of several nodes is one."""
-    rank_offsets: list[int] = field(default_factory=list)
-    """Rank minus local rank, as tables of launchers told; several where the log of several nodes is one."""
-    last_at: int | None = None
-    ended_at: int | None = None
-    last_exit_at: int | None = None
-    erred_at: int | None = None
-    """When the last piece of evidence was told that has a stamp of its own."""
-    waited_at: int | None = None
-    """When the last rank said that it had waited in vain: until then its attempt was there."""
-    last_mark_at: int | None = None
-    """The latest moment of the current attempt that its launcher told."""
-    told: list[str] = field(default_factory=list)
-    """Moments of the current attempt that were stated."""
-    exits: dict[str, list[int | None]] = field(default_factory=dict)
-    """Process id → local rank, rank, exit code; of the current attempt."""
-    past_processes: list[str] = field(default_factory=list)
-    local_ranks: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Machine → process id → local rank, where a launcher told that before any exit; of the current attempt."""
-    held: list[dict[str, object]] = field(default_factory=list)
-    evidence_count: int = 0
-    kinds: dict[str, int] = field(default_factory=dict)
-    """Shape of a line without its numbers → how often it was told in this attempt."""
-    least_enqueued: int | None = None
-    """The lowest collective that a rank of this attempt had issued, as its watchdog told."""
-    timed_out: list[int] = field(default_factory=list)
-    """Ranks of this attempt of which a watchdog's first word was kept."""
-    unreadable_count: int = 0
-    """Lines of this log that are no text."""
-    unreadable_told: int = 0
-    is_over: bool = False
-    is_job_over: bool = False
-    """A scheduler reported the end of the job of the current attempt: what follows in the log is of another job."""
-    cancelled_as: str | None = None
-    """The outcome that Slurm's own word for the end of the current attempt's step means; None where it said none."""
-    is_signalled: bool = False
-    """A signal ended the launcher of the current attempt, and nobody said whose."""
-    cancelled_by: str = ""
-    """What Slurm said of a cancellation of the current attempt's step without any reason: somebody asked for it."""
-    rank_nodes: dict[str, str] = field(default_factory=dict)
-    """`attempt/rank` → the machine that a launcher or a scheduler names for it; empty where it named two."""
-    has_other_hosts: bool = False
-    """The log names a machine that is not the one it is read on."""
-    told_over: list[Any] = field(default_factory=list)
-    """`[outcome, words, first byte, whether it is a notice]` of a line that says that the job of the current attempt is
-    ended (`last_words.py`)."""
-    tells_starts: bool = False
-    """The launcher prints when attempts start, not only how they end: nobody else needs to tell them."""
-    restarts_left: int | None = None
-    """After the last restart that the launcher announced with their number."""
-    most_restarts: int | None = None
-    last_words: str = ""
-    """Why the launcher will not restart, where it says so."""
-    iterations: dict[str, int] = field(default_factory=dict)
-    """Rank → in-process iteration it is in; empty while no in-process line was seen in this attempt."""
-    last_iteration: int = 0
-    noticed_at: dict[str, int] = field(default_factory=dict)
-    """Attempt → when its end was noticed."""
-
-    used: set[int] = field(default_factory=set)
-    """Numbers that were given to facts, from the line on that is being taken, or `open_from`."""
-    open_from: int | None = None
-    """The first byte of the earliest line that may still be gone back to; None where there is none."""
-    line_at: int = 0
-    """The first byte of the line that was taken last."""
-    last_late: int = -1
-    """The highest number of a fact that was stated later than its line."""
-
-    def to_plain(self) -> dict[str, object]:
-        """For a cursor."""
-        return {**asdict(self), "used": sorted(self.used)}
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, object]) -> AttemptState:
-        """Out of a cursor; fields of other versions are left out."""
-        known = {one.name for one in fields(cls)}
-        state = cls(**{name: value for name, value in plain.items() if name in known})  # type: ignore[arg-type]
-        state.used = set(state.used)
-        return state
 
 
 class Attempts:
@@ -169,15 +65,9 @@ class Attempts:
         """`node_is_told`: a person named it; else it is where the log is read, and of a job of several machines what a
         rank did was on one that is not known."""
         self.state = state
-        self._node_is_told = node_is_told
         self.is_followed = False
         """What was stated cannot be put right any more by what the log tells later."""
-        self._taken_for_here: set[int] = set()
-        """Facts that carry the node for want of another."""
-        self._rankless: dict[tuple[int, int], str] = {}
-        """The first byte of a line that told of an end, with its local rank → the process, where no rank was known."""
-        self._late_ranks: dict[str, int] = {}
-        """Process → the rank that was told of it behind its end."""
+        self.places = Places(state, node, node_is_told=node_is_told)
         self._emitter = emitter
         self._node = node
         self._run = run
@@ -378,23 +268,23 @@ class Attempts:
         state = self.state
         key = str(process)
         if node is not None and rank is not None:
-            self.place_rank(rank, node)
+            self.places.place_rank(rank, node)
         if key in state.exits and state.exits[key][1] is None and rank is not None:
             state.exits[key][1] = rank  # for the exit codes of the attempt; the exit itself was stated
-            self._late_ranks[key] = rank
+            self.places.late_ranks[key] = rank
         if key in state.exits or key in state.past_processes:
             return
         if rank is None:
-            rank = self.rank_of(local_rank)
+            rank = self.places.rank_of(local_rank)
         state.exits[key] = [local_rank, rank, code]
         state.last_exit_at = at
         named = {} if node is None else {"node": node}
         signal = -code if code < 0 else None
         seq = self._next()
         if rank is None:
-            self._rankless[self._offset, local_rank] = key
+            self.places.rankless[self._offset, local_rank] = key
         if node is None:
-            self._taken_for_here.add(seq)
+            self.places.taken_for_here.add(seq)
         self._state(Exit, at, seq=seq, exit_code=code, signal=signal, rank=rank, local_rank=local_rank, **named)
 
     def end(self, at: int, outcome: Outcome | None, reason: str | None = None) -> None:
@@ -508,10 +398,10 @@ class Attempts:
     ) -> None:  # fmt: skip
         """A piece of evidence; without a stamp it waits for the next."""
         state = self.state
-        if not is_always_kept and not self._has_room(f"{source} {code} {text}", rank):
+        if not is_always_kept and not has_room(state, f"{source} {code} {text}", rank):
             return
         if rank is None and local_rank is not None:
-            rank = self.rank_of(local_rank)
+            rank = self.places.rank_of(local_rank)
         kept: dict[str, object] = {
             "seq": self._next(), "source": source, "text": masked(text) or "?",
             "rank": rank, "local_rank": local_rank, "code": code, "iteration": iteration, "node": node,
@@ -525,7 +415,7 @@ class Attempts:
                 state.waited_at = at
             self.facts.append(Evidence(**self._place(at, kept), **self._evidence_of(kept)))  # type: ignore[arg-type]
         if node is not None:
-            self.names_host(node)
+            self.places.names_host(node)
         if (ending := ending_of(text)) is not None and not (state.told_over and ending[1]):
             state.told_over = [ending[0].value, masked(text)[:1000], self._offset, ending[1]]
         if ending is not None and text.startswith("TERM_"):  # LSF's word, after the launcher told of a signal
@@ -539,35 +429,6 @@ class Attempts:
                 self._cancelled(words, told["why"])
             else:
                 self._asked_for(words)
-
-    def _has_room(self, text: str, rank: int | None) -> bool:
-        """Whether one more piece is kept: not of a kind that was told often, unless it says who is behind or is the
-        first word of a rank's watchdog."""
-        state = self.state
-        waits = _TIMED_OUT.search(text) if "Rank " in text else None
-        is_first = False
-        if waits is not None and len(state.timed_out) < MOST_WAITING:
-            waiting = int(waits[1]) if rank is None else rank
-            is_first = waiting not in state.timed_out
-            if is_first:
-                state.timed_out.append(waiting)
-        told = _ENQUEUED.search(text)
-        if told is not None and (state.least_enqueued is None or int(told[1]) < state.least_enqueued):
-            state.least_enqueued = int(told[1])
-            is_behind = state.evidence_count > 0
-        else:
-            is_behind = False
-        kind = _NUMBER.sub("#", text[:400])[:160]
-        if len(state.kinds) < 5000:
-            state.kinds[kind] = count = state.kinds.get(kind, 0) + 1
-        else:
-            count = state.kinds.get(kind, MOST_OF_A_KIND + 1)
-        if is_first and (count > MOST_OF_A_KIND or state.evidence_count >= MOST_EVIDENCE):
-            return True  # not counted: what is told after them must have its room
-        if state.evidence_count >= MOST_EVIDENCE or (count > MOST_OF_A_KIND and not is_behind):
-            return False
-        state.evidence_count += 1
-        return True
 
     def in_process(
         self, at: int, rank: int, kind: str, said: str, initiator: Initiator, has_restart_line: bool
@@ -596,92 +457,6 @@ class Attempts:
                 )  # fmt: skip
 
     # --- inside ----------------------------------------------------------------------------------------------------
-
-    def place_node(self, name: str, group_rank: int) -> None:
-        """A launcher's node, named `<address>_<process id>_<count>`, has a place in the group."""
-        self.state.group_rank = group_rank
-        parts = name.rsplit("_", 2)
-        if len(parts) == 3 and len(self.state.group_ranks) < 10_000:
-            self.state.group_ranks[parts[1]] = group_rank
-
-    def rank_of(self, local_rank: int, launcher: int | None = None) -> int | None:
-        """The global rank of a local one, where the place of its node is known; `launcher`: the process that spoke."""
-        state = self.state
-        group = state.group_ranks.get(str(launcher), state.group_rank)
-        if len(set(state.group_ranks.values())) > 1 and str(launcher) not in state.group_ranks:
-            return None
-        if group and state.ranks_per_node:
-            return group * state.ranks_per_node + local_rank
-        if group == 0 or state.node_count == 1:
-            return local_rank
-        return local_rank + state.rank_offsets[0] if len(state.rank_offsets) == 1 else None
-
-    def place_rank(self, rank: int, node: str) -> None:
-        """A launcher or a scheduler says on which machine a rank of the current attempt is."""
-        nodes, key = self.state.rank_nodes, f"{self.state.attempt}/{rank}"
-        if key in nodes or len(nodes) < MOST_PLACED:
-            nodes[key] = node if nodes.get(key, node) == node else ""
-        self.names_host(node)
-
-    def names_host(self, node: str) -> None:
-        """The log names a machine."""
-        short = (self._node or "").partition(".")[0]
-        self.state.has_other_hosts |= node.partition(".")[0] != short
-
-    def with_nodes(self, facts: Sequence[Fact]) -> list[Fact]:
-        """Facts, ends of ranks with the machine that the log names for it; where the node is only where the log is
-        read, and the job is of several machines, without it."""
-        return [self._with_node(fact) for fact in facts]
-
-    def _with_node(self, fact: Fact) -> Fact:
-        if not isinstance(fact, (Evidence, Exit)):
-            return fact
-        is_guessed = fact.seq in self._taken_for_here and not self._node_is_told
-        if isinstance(fact, Exit) and (fact.node is None or is_guessed):  # what else it said may be about another
-            named = self.state.rank_nodes.get(f"{fact.restart}/{fact.rank}") if fact.rank is not None else None
-            if named:
-                return replace(fact, node=named)
-        return replace(fact, node=None) if is_guessed and self._is_of_many_nodes() else fact
-
-    def _is_of_many_nodes(self) -> bool:
-        state = self.state
-        told = state.config.get("max_nodes", state.config.get("nnodes"))
-        is_range = isinstance(told, str) and told.partition(":")[2] not in ("", "1")
-        return is_range or (state.node_count or 1) > 1 or state.has_other_hosts or len(state.group_ranks) > 1
-
-    def pair(self, rank: int, local_rank: int) -> None:
-        """A launcher told both ranks of one of its workers: all of its node lie as far apart."""
-        offsets = self.state.rank_offsets
-        if rank - local_rank not in offsets and len(offsets) < 4:
-            offsets.append(rank - local_rank)
-
-    def process(self, host: str | None, process: str, local_rank: int | None, most: int) -> int | None:
-        """The local rank of a process of a machine: as told, now or before, else the next in order."""
-        machines = self.state.local_ranks
-        known = machines.setdefault(host or "", {}) if len(machines) < most else {}
-        if process not in known and len(known) < most:
-            known[process] = len(known) if local_rank is None else local_rank
-        return known.get(process)
-
-    def with_ranks(self) -> list[Fact]:
-        """The facts, with global ranks also where the log told only later how to work them out."""
-        return self.with_nodes([self._with_rank(fact) for fact in self.facts])
-
-    def _with_rank(self, fact: Fact) -> Fact:
-        if isinstance(fact, (Evidence, Exit)) and fact.rank is None and fact.local_rank is not None:
-            rank = self.rank_of(fact.local_rank)
-            if rank is None:
-                process = self._rankless.get((fact.seq // FACTS_PER_BYTE, fact.local_rank), "")
-                rank = self._late_ranks.get(process)
-            return fact if rank is None else replace(fact, rank=rank)
-        if isinstance(fact, AttemptEnded) and not fact.exit_codes:
-            codes = {
-                each.rank: each.exit_code
-                for each in map(self._with_rank, (one for one in self.facts if isinstance(one, Exit)))
-                if isinstance(each, Exit) and each.rank is not None and each.restart == fact.restart
-            }
-            return replace(fact, exit_codes=tuple(sorted(codes.items())))
-        return fact
 
     def finish(self) -> None:
         """The log ends here for good: what waits for a stamp gets the last there was."""
@@ -734,7 +509,7 @@ class Attempts:
     def _place(self, at: int, kept: Mapping[str, object]) -> dict[str, object]:
         place = {**self._common(at), "seq": kept["seq"]}
         if kept.get("node") is None and isinstance(kept["seq"], int):
-            self._taken_for_here.add(kept["seq"])
+            self.places.taken_for_here.add(kept["seq"])
         for name in ("rank", "local_rank", "iteration", "node"):
             if kept.get(name) is not None:
                 place[name] = kept[name]

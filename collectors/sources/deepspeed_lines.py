@@ -57,7 +57,7 @@ def take(line: Line, at: int, attempts: Attempts) -> bool:
 def local_rank(line: Line, attempts: Attempts) -> int | None:
     """The local rank of the process that a line is about."""
     if match := _KILLING.search(line.text):
-        return attempts.process(line.host, match["pid"], None, MOST_PROCESSES)
+        return attempts.places.process(line.host, match["pid"], None, MOST_PROCESSES)
     return 0 if "return code" in line.text and _ALONE.search(line.text) else None
 
 
@@ -70,7 +70,7 @@ def _spawned(host: str | None, process: str, local: int, at: int, attempts: Atte
         attempts.begin(at, state.attempt + 1)
     else:
         attempts.begin(at)
-    attempts.process(host, process, local, MOST_PROCESSES)
+    attempts.places.process(host, process, local, MOST_PROCESSES)
     attempts.mark(MarkStage.WORKERS_STARTED, at, LAUNCHER)
 
 

@@ -6,6 +6,9 @@ Rules
 - The launcher numbers attempts, and what workers wrote without stamps is placed where it noticed their end.
 - A log that tells its attempts itself, and begins when the one before it is over, goes on with their numbers: of a run
   that was submitted again each submission has its own file.
+- A log whose first step follows the last one of another within the time of a few steps goes on with it: it was
+  rotated. The step between them took the time between them.
+- The last attempt of a log behind which another log begins anew ended as that log alone says (`OldFolder.ends`).
 - Of several logs that tell the same steps at the same time (one a rank) the one that tells most is taken for steps,
   checkpoints and attempts; the evidence of all of them counts.
 - How the last attempt ended that no line ends, who asks for the folder judges (`OldFolder.ends`).
@@ -44,10 +47,15 @@ from rerail.server.core.facts import (
     RecoveryMark,
     RunEnded,
     RunStarted,
+    Scope,
     Steps,
 )
 
 PROGRESS = (AttemptStarted, CheckpointLoaded, CheckpointMoment, PhaseSpan, RecoveryMark, RunStarted, RunEnded, Steps)
+END_SEQ, BETWEEN_SEQ = 2**52, 2**52 + 1
+"""Behind the numbers that lines have: of an end that was judged, and of steps between two files."""
+PAUSE_STEPS = 3
+"""A process that writes on in another file has done its next step within so many."""
 BESIDE_NS = 1800 * 10**9
 """A file that was written so long before or after what the others tell of is of another time, or a copy."""
 NO_PROGRAM = frozenset({"kernel", "slurm", "kubernetes", "flight_recorder", "dcgm"})
@@ -80,7 +88,7 @@ def read_folder(folder: OldFolder) -> Iterator[Fact]:
     if guessed:
         first = _within(guessed[0], folder.path)
         folder.remark(f"no line of {first} dates it: it is taken to be of when it was written last")
-    facts = joined(found.facts)
+    facts = joined(_with_ends(found.facts, folder))
     if ends := _judged_ends(facts, taken, found.scratch, folder):
         folder.remark(said_of_ends(ends))
         facts += ends
@@ -148,22 +156,36 @@ def joined(facts: Sequence[Fact]) -> list[Fact]:
     tellers = _tellers(facts)
     left_out: set[str] = set()
     shifts: dict[str, int] = {}
+    requeued: set[str] = set()
+    begun_again: set[str] = set()
+    """Logs that go on with another one that was rotated away: in them nothing began."""
+    between: list[Fact] = []
     over_at, numbers = 0, 0
+    last: _Teller | None = None
     for emitter, own in sorted(tellers.items(), key=lambda entry: (entry[1].began, -entry[1].steps)):
         rivals = [other for name, other in tellers.items() if name != emitter and name not in left_out]
         if any(own.is_said_by(other) for other in rivals):
             left_out.add(emitter)
             continue
         if own.tells_attempts:
+            goes_on = last is not None and own.goes_on_with(last)
             if own.began >= over_at and numbers:
-                shifts[emitter] = numbers
+                shifts[emitter] = numbers - goes_on
+                requeued |= set() if goes_on else {emitter}
+            if last is not None and goes_on:
+                left_out_here = own.low - last.high - 1
+                between += own.steps_between(last, emitter, shifts.get(emitter, 0)) if left_out_here else []
+                begun_again.add(emitter)
             over_at = max(over_at, own.ended)
             numbers = max(numbers, shifts.get(emitter, 0) + own.attempts)
-    return [
-        _shifted(fact, shifts.get(fact.emitter, 0))
+            last = own
+    kept = (
+        fact
         for fact in facts
-        if not (fact.emitter in left_out and isinstance(fact, PROGRESS))
-    ]
+        if not (fact.emitter in left_out and (isinstance(fact, PROGRESS) or fact.seq == END_SEQ))
+        and not (fact.emitter in begun_again and not fact.restart and isinstance(fact, (AttemptStarted, RecoveryMark)))
+    )
+    return [*(_of_its_attempt(fact, shifts.get(fact.emitter, 0), fact.emitter in requeued) for fact in kept), *between]
 
 
 def with_attempts(facts: Sequence[Fact], placed: Set[int] = frozenset()) -> list[Fact]:
@@ -200,11 +222,29 @@ class _Teller:
         self.ended = max(fact.start + sum(fact.durations_us) * 1000 for fact in told)
         self.low = min(fact.first_step for fact in told)
         self.high = max(fact.first_step + fact.step_count - 1 for fact in told)
+        self.every = max(fact.every or 1 for fact in told)
+        self.is_over = any(isinstance(fact, (AttemptEnded, RunEnded)) for fact in facts)
         begun = [fact for fact in facts if isinstance(fact, AttemptStarted)]
         self.attempts = 1 + max((fact.restart or 0 for fact in facts), default=0)
         self.tells_attempts = bool(begun) and not any(
             isinstance(fact, Exit) or (isinstance(fact, AttemptStarted) and fact.launcher) for fact in facts
         )
+
+    def goes_on_with(self, before: _Teller) -> bool:
+        """The same process wrote on into another file: the next steps, without a pause."""
+        each = (before.ended - before.began) // max(1, before.high - before.low + 1)
+        follows = 0 < self.low - before.high <= 1 + self.every
+        return follows and not before.is_over and 0 <= self.began - before.ended <= PAUSE_STEPS * max(1, each)
+
+    def steps_between(self, before: _Teller, emitter: str, restart: int) -> list[Fact]:
+        """The steps that the first line of a log ends, which only the last line before it dates."""
+        length = max(0, self.began - before.ended) // 1000
+        return [
+            Steps(
+                run=RUN, emitter=emitter, seq=BETWEEN_SEQ, at=self.began, restart=restart, first_step=before.high + 1,
+                start=before.ended, durations_us=(length,), count=self.low - before.high - 1,
+            )
+        ]  # fmt: skip
 
     def is_said_by(self, other: _Teller) -> bool:
         """The other log tells of the same steps at the same time, and of more of them."""
@@ -223,8 +263,29 @@ def _tellers(facts: Sequence[Fact]) -> dict[str, _Teller]:
     }  # fmt: skip
 
 
-def _shifted(fact: Fact, by: int) -> Fact:
+def _of_its_attempt(fact: Fact, by: int, is_requeued: bool) -> Fact:
+    """A fact with its attempt counted on; the first attempt of another submission began with it."""
+    if is_requeued and isinstance(fact, AttemptStarted) and not fact.restart and fact.scope is None:
+        fact = replace(fact, scope=Scope.REQUEUE)
     return replace(fact, restart=fact.restart + by) if by and fact.restart is not None else fact
+
+
+def _with_ends(facts: Sequence[Fact], folder: OldFolder) -> list[Fact]:
+    """The facts, and how the last attempt of each log ended that does not say so, where later ones follow in another
+    log: as of that log alone."""
+    if folder.ends is None or folder.now is None:
+        return list(facts)
+    tellers = {emitter: own for emitter, own in _tellers(facts).items() if own.tells_attempts}
+    latest = max((own.began for own in tellers.values()), default=0)
+    ends: list[Fact] = []
+    for emitter, teller in tellers.items():
+        own = [fact for fact in facts if fact.emitter == emitter]
+        if teller.ended >= latest:
+            continue
+        for end in folder.ends(own, folder.now, None):
+            if isinstance(end, AttemptEnded):
+                ends.append(replace(end, emitter=emitter, seq=END_SEQ))
+    return [*facts, *ends]
 
 
 def _within(path: str, folder: str) -> str:

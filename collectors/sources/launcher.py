@@ -31,7 +31,8 @@ from typing import Any
 
 from rerail.collectors.identity import inherited
 from rerail.collectors.source import Polled, SourceDown
-from rerail.collectors.sources.attempts import FACTS_PER_BYTE, GONE_UNTOLD, Attempts, AttemptState
+from rerail.collectors.sources.attempt_state import FACTS_PER_BYTE, AttemptState
+from rerail.collectors.sources.attempts import GONE_UNTOLD, Attempts
 from rerail.collectors.sources.cycle_info import BrokenFile, CycleInfo, broken_fact, cycle_facts, read_cycle_infos
 from rerail.collectors.sources.encodings import nul_words
 from rerail.collectors.sources.launcher_log import LauncherLog
@@ -48,6 +49,7 @@ from rerail.collectors.sources.tail import (
     fingerprint,
     last_bytes,
     last_part,
+    moved_from,
     nul_count,
     shown_alone,
     whole_block,
@@ -150,10 +152,23 @@ class LauncherSource:
         gone_at = None  # asked before reading: what a gone process wrote is all there
         if self._process is not None:
             gone_at = self._process.gone_at(memory["process"], time.time_ns())
-        mark = fingerprint(path)
+        mark, before = fingerprint(path), memory["log"].get("mark")
         if mark is None:
             is_over = gone_at is not None and not is_whole and self._is_over(path, memory, "", 0, at_once=is_leaving)
             return self._end_of_silence(gone_at, memory) if is_over else []
+        facts: list[Fact] = []
+        if before not in (None, mark) and (moved := moved_from(path, before)) is not None:
+            while memory["log"]["offset"] < (reached := whole_block(moved, memory["log"]["offset"])[1]):
+                facts += self._read_file(moved, before, memory, is_whole=False)
+                if memory["log"]["offset"] < reached:
+                    break
+            memory["log"] = _gone_on_with(memory["log"], mark)
+        return facts + self._read_file(path, mark, memory, is_whole=is_whole, is_leaving=is_leaving, gone_at=gone_at)
+
+    def _read_file(
+        self, path: Path, mark: str, memory: dict[str, Any], *, is_whole: bool, is_leaving: bool = False,
+        gone_at: int | None = None,
+    ) -> list[Fact]:  # fmt: skip
         status = path.stat()
         kept = _kept(memory["log"], mark, status.st_size)
         clock = LocalClock(kept.get("zone", self._zone_seconds), latest=status.st_mtime_ns, near=kept.get("near"))
@@ -167,23 +182,23 @@ class LauncherSource:
         if kept["offset"] == 0 and self._command:
             nodes = inherited().get("PET_NNODES")  # torchrun takes its settings from there where no flag says them
             is_told = nodes is None or any(word.startswith("--nnodes") for word in self._command)
-            log.argument_words(self._command if is_told else (*self._command, f"--nnodes={nodes}"))
+            log.settings.argument_words(self._command if is_told else (*self._command, f"--nnodes={nodes}"))
         offset = begin = kept["offset"]
         block, following = whole_block(path, begin)
         if block:
-            progress.read_at = None if is_whole else status.st_mtime_ns
+            progress.instants.read_at = None if is_whole else status.st_mtime_ns
             self._reader_of(mark, begin, log, progress, status.st_mtime_ns).take(block, begin, broken_lines(block))
             offset = following
             if not path.stat().st_size > offset + LONGEST_LINE:
-                progress.was_read_to_its_end()
+                progress.bars.was_read_to_its_end()
             self._say_how_dated(path, progress)
         self._read_to = (mark, offset)
         if is_whole:
             if rest := last_part(path, offset):
                 log.take(rest if b"\0" not in rest else b"\0" + shown_alone(rest), offset)
                 offset += len(rest)
-            progress.date_end(status.st_mtime_ns)
-            progress.flush_all()
+            progress.bars.date_end(status.st_mtime_ns)
+            progress.steps.flush_all()
             attempts.finish()
             if attempts.waits_for_relaunch:
                 attempts.next_where_printed(last_bytes(path, offset), offset)
@@ -196,7 +211,7 @@ class LauncherSource:
                 _settle(attempts, progress, written_at=status.st_mtime_ns)
             if (is_silent or is_over) and attempts.waits_for_relaunch:
                 attempts.next_where_printed(last_bytes(path, offset), offset)
-                progress.flush_all()
+                progress.steps.flush_all()
             if is_over or (is_silent and silent_seconds > GRACE_SECONDS):
                 attempts.end_where_told(progress.state.step_offset)
             if offset and (is_over or (is_silent and silent_seconds > LEAST_SILENCE_NS / 1e9)):
@@ -206,7 +221,7 @@ class LauncherSource:
                 at = gone_at or (status.st_mtime_ns if progress.state.has_steps else time.time_ns())
                 _end_with_launcher(attempts, progress, kept["accused"], offset, at)
                 memory["process"]["told"] = [mark, offset]
-        progress.flush()
+        progress.steps.flush()
         if nuls := nul_count(path, begin, offset):
             logger.warning("%s: %s", path, nul_words(nuls))
         memory["log"] = {
@@ -215,7 +230,7 @@ class LauncherSource:
             "progress": asdict(progress.state),
             "pieces": log.pieces.waiting, "accused": kept.get("accused"),
         }  # fmt: skip
-        return attempts.with_nodes(attempts.facts)
+        return attempts.places.with_nodes(attempts.facts)
 
     def _is_over(self, path: Path, memory: dict[str, Any], mark: str, offset: int, *, at_once: bool) -> bool:
         """Whether nothing more comes into the log of a launcher that is gone, and that was not told of it yet."""
@@ -234,7 +249,7 @@ class LauncherSource:
         return [RunEnded(run=self._run, emitter=emitter, seq=0, at=at, outcome=None, reason=GONE_UNTOLD)]
 
     def _say_how_dated(self, path: Path, progress: ProgressLog) -> None:
-        is_due = progress.dates_by_reading and (progress.state.has_steps or progress.state.undated)
+        is_due = progress.instants.dates_by_reading and (progress.state.has_steps or progress.state.undated)
         if is_due and path not in self._said_of:
             self._said_of.add(path)
             logger.warning("%s: no line of it tells a time; what it says is dated by when it was read", path)
@@ -302,7 +317,7 @@ class LauncherSource:
             "mark": mark, "offset": offset, "tracebacks": log.tracebacks.open, "evidence": state.evidence_count,
             "iterations": state.iterations,
         }  # fmt: skip
-        return attempts.with_nodes(attempts.facts)
+        return attempts.places.with_nodes(attempts.facts)
 
     def _broken(self, broken: tuple[BrokenFile, ...], memory: dict[str, Any], is_whole: bool) -> list[Fact]:
         """Files that stay half-written, each stated once."""
@@ -341,6 +356,13 @@ def _memory(cursor: str | None) -> dict[str, Any]:
     return {**empty, **told} if isinstance(told, dict) else empty
 
 
+def _gone_on_with(before: dict[str, Any], mark: str) -> dict[str, Any]:
+    """What is remembered at the beginning of a log that goes on with a rotated one: everything but its places."""
+    state = {**before.get("state", {}), "used": [], "last_late": -1, "open_from": None, "told_over": []}
+    progress = {**before.get("progress", {}), "step_offset": 0, "together": [], "bars": []}
+    return {**before, "mark": mark, "offset": 0, "state": state, "progress": progress}
+
+
 def _kept(of_file: dict[str, Any], mark: str, size: int) -> dict[str, Any]:
     """What is remembered of a file; nothing where another one took its place, or it shrank."""
     is_same = of_file.get("mark") == mark and of_file.get("offset", 0) <= size
@@ -349,10 +371,10 @@ def _kept(of_file: dict[str, Any], mark: str, size: int) -> dict[str, Any]:
 
 def _settle(attempts: Attempts, progress: ProgressLog, *, written_at: int) -> None:
     """Nothing follows for now: what waits for a stamp was when the log was written last."""
-    progress.date_end(written_at)
+    progress.bars.date_end(written_at)
     if attempts.state.held:
         attempts.heard(written_at)
-    progress.flush_all()
+    progress.steps.flush_all()
 
 
 def _accused(attempts: Attempts, before: list[int] | None) -> list[int] | None:

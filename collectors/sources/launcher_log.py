@@ -1,23 +1,22 @@
 """Launcher log: turns each line of a launcher's output into moments of attempts.
 
 This is the table of what means what; `attempts.py` knows what follows from it, `nvrx_lines.py` and
-`torchrun_lines.py` know the words.
+`torchrun_lines.py` know the words, `launcher_settings.py` what was asked of the launcher.
 """
 
 from __future__ import annotations
 
-import ast
 import re
-import shlex
 from collections.abc import Iterator
 
-from rerail.collectors.masking import masked, masked_arguments
+from rerail.collectors.masking import masked
 from rerail.collectors.sources import deepspeed_lines as deepspeed
 from rerail.collectors.sources import lsf_lines as lsf
 from rerail.collectors.sources import nvrx_lines as nvrx
 from rerail.collectors.sources import torchrun_lines as torchrun
 from rerail.collectors.sources.attempts import Attempts
 from rerail.collectors.sources.going_on import GoingOn, is_announced, is_done, number_in
+from rerail.collectors.sources.launcher_settings import LauncherSettings
 from rerail.collectors.sources.line_prefixes import Labels
 from rerail.collectors.sources.line_wrappings import Pieces, unwrapped
 from rerail.collectors.sources.log_lines import (
@@ -39,16 +38,6 @@ COMMAND_LINE = re.compile(
 )
 EXIT_LINE = re.compile(r"^# EXIT rc=(?P<codes>.{1,10000})")
 EXIT_CODE = re.compile(r"(?<![\w.])-?\d{1,5}(?![\w.])")
-ARGUMENT = re.compile(r"^--(?P<name>[\w-]+)(?:=(?P<value>.*))?$")
-RECOVERY_ARGUMENTS = frozenset(
-    {
-        "max_restarts", "monitor_interval", "nnodes", "nproc_per_node", "rdzv_conf", "rdzv_backend",
-        "workers_stop_timeout", "term_timeout", "restart_policy",
-    }
-)  # fmt: skip
-BLOCK_NAMES = frozenset(
-    {"max_restarts", "monitor_interval", "restart_policy", "min_nodes", "max_nodes", "nproc_per_node", "rdzv_backend"}
-)
 A_SECOND = 1_000_000_000
 SRUN_PLACE = re.compile(
     r"\bsrun: error: (?P<node>[\w.-]{1,120}): task (?P<rank>\d{1,7}): (?:Exited|Terminated|Killed|Segm|Abort|Bus)"
@@ -76,6 +65,7 @@ class LauncherLog:
     ) -> None:
         self.attempts = attempts
         self.progress = progress
+        self.settings = LauncherSettings(attempts.state)
         self.pieces = pieces or Pieces()
         """Lines of which more must come. Part of the cursor."""
         self.labels = Labels()
@@ -193,12 +183,12 @@ class LauncherLog:
             at = universal_instant(event.time)
             if at is not None:
                 self.attempts.heard(at)
-                self._learn(line)
+                self.settings.learn(line)
                 self._profiling(event, at)
             return
         if line.at is not None:
             if line.speaker == "torchrun" and (torchrun.CLOSING.match(line.text) or torchrun.EXIT.search(line.text)):
-                self._learn(line)
+                self.settings.learn(line)
                 self.attempts.next_where_untold(line.at, is_launchers=True)
             if line.speaker == "cpp":
                 self.attempts.next_where_untold(line.at - A_SECOND)
@@ -208,10 +198,10 @@ class LauncherLog:
             elif line.speaker in ("logger", "plain", "rank"):
                 self._plain(line)
             else:
-                self._learn(line)
+                self.settings.learn(line)
                 self._stamped(line, line.at)
         elif line.speaker == "torchrun" and self.attempts.state.last_at is not None:
-            self._learn(line)
+            self.settings.learn(line)
             self._stamped(line, self.attempts.state.last_at)
         else:
             self._plain(line)
@@ -221,7 +211,7 @@ class LauncherLog:
     def _profiling(self, event: nvrx.Profiling, at: int) -> None:
         attempts = self.attempts
         if event.group_rank is not None:
-            attempts.place_node(event.node, event.group_rank)
+            attempts.places.place_node(event.node, event.group_rank)
         marks = {
             "rendezvous_started": MarkStage.RENDEZVOUS_STARTED,
             "rendezvous_completed": MarkStage.RENDEZVOUS_COMPLETED,
@@ -276,7 +266,7 @@ class LauncherLog:
             if attempts.has_ended() and MarkStage.RENDEZVOUS_COMPLETED.value in attempts.state.told:
                 self._rendezvous_begins(at, by)  # another round, and the line that it begins with is not there
             attempts.state.node_count = int(match["size"])
-            attempts.place_node(match["node"], int(match["rank"]))
+            attempts.places.place_node(match["node"], int(match["rank"]))
             attempts.mark(MarkStage.RENDEZVOUS_COMPLETED, at, by)
         elif torchrun.RENDEZVOUS_DONE.search(text):
             attempts.mark(MarkStage.RENDEZVOUS_COMPLETED, at, by)
@@ -327,7 +317,7 @@ class LauncherLog:
         state = attempts.state
         if str(process) in state.exits or str(process) in state.past_processes:
             return
-        rank = attempts.rank_of(local, line.process)
+        rank = attempts.places.rank_of(local, line.process)
         attempts.exit(at, local, code, process, rank)
         attempts.evidence(
             at, "torchrun", line.text, rank=rank, local_rank=local, code=f"exitcode {code}", node=line.host
@@ -367,7 +357,7 @@ class LauncherLog:
     def _plain(self, line: Line) -> None:
         attempts = self.attempts
         if match := COMMAND_LINE.match(line.raw):
-            self.arguments(match["command"])
+            self.settings.arguments(match["command"])
         elif lsf.HEAD.match(line.text):
             self.block = "lsf"
         elif match := EXIT_LINE.match(line.raw):
@@ -419,12 +409,12 @@ class LauncherLog:
         Tasks of srun are ranks unless a launcher speaks: then they are launchers.
         """
         if match := MPI_PLACE.search(text):
-            self.attempts.place_rank(int(match["rank"]), match["node"])
+            self.attempts.places.place_rank(int(match["rank"]), match["node"])
             return None
         match = SRUN_PLACE.search(text) if self.attempts.state.launcher is None else None
         if match is None:
             return None
-        self.attempts.place_rank(int(match["rank"]), match["node"])
+        self.attempts.places.place_rank(int(match["rank"]), match["node"])
         return int(match["rank"]), match["node"]
 
     def _cancelled_at(self, text: str) -> int | None:
@@ -448,40 +438,7 @@ class LauncherLog:
         words = self.attempts.why_over(f"the command ended with exit code {failed}") if failed else None
         self.attempts.end_run(state.last_at, Outcome.FAILED if failed else Outcome.COMPLETED, words)
 
-    # --- settings --------------------------------------------------------------------------------------------------
-
-    def arguments(self, command: str) -> None:
-        """The command line of the launcher: which one it is, and its recovery settings."""
-        try:
-            words = shlex.split(command)
-        except ValueError:
-            words = command.split()
-        self.argument_words(tuple(words))
-
-    def argument_words(self, words: tuple[str, ...]) -> None:
-        """The same, already split."""
-        state = self.attempts.state
-        words = masked_arguments(words)
-        whole = " ".join(words[:6])
-        if "ft_launcher" in whole or "fault_tolerance.launcher" in whole:
-            state.launcher = "ft_launcher"
-        elif "torchrun" in whole or "torch.distributed" in whole:
-            state.launcher = "torchrun"
-        for place, word in enumerate(words):
-            match = ARGUMENT.match(word)
-            if match is None:
-                continue
-            name = match["name"].replace("-", "_")
-            name = name.removeprefix("ft_param_").removeprefix("ft_") if name.startswith("ft_") else name
-            if not (match["name"].startswith("ft") or name in RECOVERY_ARGUMENTS):
-                continue
-            value = match["value"]
-            if value is None and place + 1 < len(words) and not words[place + 1].startswith("-"):
-                value = words[place + 1]
-            state.config[name] = _value(value)
-        if state.launcher is not None and not {"nnodes", "max_nodes"} & state.config.keys():
-            state.node_count = 1  # both launchers start one node where nobody says how many
-        self._learn_size()
+    # --- blocks ----------------------------------------------------------------------------------------------------
 
     def _in_block(self, line: Line) -> bool:
         """Take a line of a block; False ends the block, and the line is read like any other."""
@@ -489,23 +446,9 @@ class LauncherLog:
             return self._in_table(line)
         if self.block.startswith("lsf"):
             return self._in_report(line)
-        grammar = nvrx.CONFIG_LINE if self.block == "config" else torchrun.RESULT
-        match = grammar.match(line.text if self.block == "result" else line.raw)
-        if match is None:
+        if not self.settings.take(self.block, line):
             self.block = ""
             return False
-        state, value = self.attempts.state, match["value"].strip()
-        if self.block == "config":
-            if match["name"] == "run_id":
-                state.run = value[:200] or None
-            elif match["name"] in BLOCK_NAMES:
-                state.config[match["name"]] = _value(value)
-            self._learn_size()
-        elif value.isdigit() and len(value) < 9:
-            if match["name"] == "group_rank":
-                state.group_rank = int(value)
-            elif match["name"] == "group_world_size":
-                state.node_count = int(value)
         if line.at is not None:
             self.attempts.heard(line.at)
         return True
@@ -533,6 +476,12 @@ class LauncherLog:
             return True
         self.block = f"lsf {at} {code}"
         return True
+
+    def end_report(self) -> None:
+        """LSF's report breaks off before its last line: what it told holds, of the output that stands above it."""
+        told, at, code = (*self.block.split(" "), "", "")[:3]
+        if told == "lsf" and code:
+            self._job_ended(int(code), int(at) if at else self.attempts.state.last_at, comes_first=False)
 
     def _job_ended(self, code: int, at: int | None, *, comes_first: bool) -> None:
         """A scheduler's report gives the exit code of the job, a signal as a negative one."""
@@ -604,53 +553,13 @@ class LauncherLog:
         rank, local = map(int, numbers)
         code, process = int(match["code"]), int(match["pid"])
         is_known = str(process) in attempts.state.exits or str(process) in attempts.state.past_processes
-        attempts.pair(rank, local)
+        attempts.places.pair(rank, local)
         node = place.partition("@")[2] or line.host
         attempts.exit(at, local, code, process, rank, node)
         if not is_known or (attempts.is_followed and node):
             attempts.evidence(
                 at, "torchrun", line.text.strip(), rank=rank, local_rank=local, code=f"exitcode {code}", node=node,
             )  # fmt: skip
-
-    def _learn(self, line: Line) -> None:
-        """Which launcher this is, and which release of it."""
-        state = self.attempts.state
-        if line.file in ("wrap.py", "monitor_thread.py", "InprocessRestarter"):
-            return  # the in-process wrapper speaks from a worker: which launcher started that is not told
-        if line.speaker in ("nvrx", "monitor"):
-            state.launcher = "ft_launcher"
-            family = nvrx.version(line.text, line.file)
-            known = state.versions.get("nvidia-resiliency-ext", "")
-            if family and family > known:
-                state.versions["nvidia-resiliency-ext"] = family
-        elif line.speaker == "torchrun" and state.launcher is None and "torch" in line.file:
-            state.launcher = "torchrun"
-
-    def _learn_size(self) -> None:
-        state = self.attempts.state
-        ranks = state.config.get("nproc_per_node")
-        nodes = state.config.get("max_nodes", state.config.get("nnodes"))
-        if isinstance(ranks, int) and not isinstance(ranks, bool):
-            state.ranks_per_node = ranks
-        if isinstance(nodes, int) and not isinstance(nodes, bool) and state.node_count is None:
-            state.node_count = nodes
-
-
-def _value(text: str | None) -> object:
-    """A setting as JSON holds it."""
-    if text is None:
-        return True
-    if text.lower() in ("none", "null"):
-        return None
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return text[:500]
-    if isinstance(value, str):
-        return value[:500]
-    if isinstance(value, (int, float)) and abs(value) < 1e15:
-        return value
-    return text[:500]
 
 
 def _stamp_of(text: str) -> str | None:

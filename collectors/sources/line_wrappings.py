@@ -44,6 +44,7 @@ _LEVELS = ("level", "severity", "levelname", "log.level")
 _STACKS = ("exc_info", "exception", "stack_trace", "stacktrace", "traceback")
 _HEAD = re.compile(rb'^\s{0,8}\{[^\n]{0,16000}?"(?:log|MESSAGE|textPayload|message|msg)" ?: ?["\[]')
 _CUT_RECORD = re.compile(rb'(?<!\\n)", ?"stream": ?"std(?:out|err)"')
+_SPELLED = re.compile(rb'"MESSAGE" ?: ?\[')
 _REST_OF_KERNEL = re.compile(rb"^ (?P<rest>[a-z][\w ,'()-]{2,300}\.?)\r?$")
 _KERNEL_SAYS = re.compile(rb"^.{0,160}?\bkernel: (?:\[ {0,12}\d{1,9}\.\d{1,9}\] ?)?")
 
@@ -161,6 +162,12 @@ def is_piece(raw: bytes) -> bool:
     return (b" P " in raw[:60] and _CRI.match(raw) is not None) or (
         raw[:1] == b"{" and len(raw) > 8192 and _CUT_RECORD.search(raw) is not None
     )
+
+
+def is_spelled(raw: bytes) -> bool:
+    """Whether a record lists its words byte by byte, so that none can be seen in it: a journal does, of what is not
+    plain UTF-8 text."""
+    return raw[:1] == b"{" and _SPELLED.search(raw) is not None
 
 
 def cut_records(block: bytes) -> list[int]:

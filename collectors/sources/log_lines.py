@@ -33,8 +33,11 @@ from rerail.collectors.sources.nvrx_lines import IN_PROCESS
 from rerail.collectors.sources.tail import LONGEST_LINE
 
 _RECEIVED = re.compile(r"^(?P<seconds>\d{9,10})\.(?P<fraction>\d{1,9}) (?:n\d{1,6} |(?P<process>p\d{1,6}) )?")
-"""When, and from which node, a line was received: what `ts` and test rigs put in front. The line's own stamps are kept,
-since a receiver's clock is another one."""
+"""When, and from which node, a line was received: what `ts` and test rigs put in front. Behind the name of a node the
+line's own stamps are kept, since that node's clock is another one. `ts` names none: it stamps every line, those that
+tell an instant and those that do not, and so its clock dates them all."""
+_FIRST_RECEIVED = 946_684_800
+"""In seconds: what is less is a number and no instant."""
 _NVRX = re.compile(
     r"^(?P<ts>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) \[(?P<level>\w+)\] \[(?P<node>[^\]]*)\] "
     r"\[workload:(?P<rank>\?|\d+)\((?P<local>\?|\d+)\) infra:(?:\?|\d+)\((?:\?|\d+)\)\] "
@@ -263,8 +266,10 @@ def read_line(raw: bytes, clock: LocalClock, labels: Labels | None = None) -> Li
     told.text = behind_the_bar(told.text)
     line = _read_inner(told.text, clock)
     at = _passed_on_at(told, clock)
-    if at is None and line.at is None and received is not None and IN_PROCESS.match(line.text):
-        line = replace(line, at=_received_at(received), is_zoned=True)
+    if received is not None and int(received["seconds"]) >= _FIRST_RECEIVED:
+        is_only_clock = received.end() == received.end("fraction") + 1
+        if is_only_clock or (at is None and line.at is None and IN_PROCESS.match(line.text)):
+            line, at = replace(line, at=_received_at(received), is_zoned=True), None
     return replace(
         line,
         at=at if at is not None else line.at,

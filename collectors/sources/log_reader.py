@@ -9,7 +9,7 @@ Rules
 - Lines of progress (`progress.py`) are looked at too, those of the one speaker whose steps count.
 - A line whose shape (itself without digits) said nothing once says nothing again; a shape that was kept often enough
   is only counted. So a storm costs little more than a search.
-- Memory is bounded by the block, the longest line, and what is kept of an attempt (`attempts.py`).
+- Memory is bounded by the block, the longest line, and what is kept of an attempt (`evidence_limits.py`).
 - Offsets are bytes of the file, so that reading it again states the same facts.
 """
 
@@ -22,10 +22,12 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from rerail.collectors.patience import Patience
-from rerail.collectors.sources.attempts import MOST_WAITING, Attempts, AttemptState
+from rerail.collectors.sources.attempt_state import AttemptState
+from rerail.collectors.sources.attempts import Attempts
+from rerail.collectors.sources.evidence_limits import MOST_WAITING
 from rerail.collectors.sources.going_on import Hints, hints_before
 from rerail.collectors.sources.launcher_log import LauncherLog
-from rerail.collectors.sources.line_wrappings import cut_records, is_piece, with_its_rest
+from rerail.collectors.sources.line_wrappings import cut_records, is_piece, is_spelled, with_its_rest
 from rerail.collectors.sources.log_lines import LocalClock
 from rerail.collectors.sources.progress import ProgressLog
 from rerail.collectors.sources.progress_lines import SIGNS, may_tell
@@ -118,7 +120,7 @@ class _Shapes:
 
     def wants(self, line: bytes, shape: bytes) -> bool:
         """Whether a line must be read."""
-        if is_piece(line):
+        if is_piece(line) or is_spelled(line):
             return True
         if shape in self._silent:
             return False
@@ -209,7 +211,7 @@ def _hits(block: bytes, begin: int, quiet: set[bytes], progress: ProgressLog) ->
     for shape, line in zip(shapes, block.split(b"\n"), strict=True):
         if shape in loud:
             starts.append(at)
-        elif shape in steps and progress.wants(line):
+        elif shape in steps and progress.speaker.wants(line):
             starts.append(at)
             of_steps.add(at)
         at += len(line) + 1
@@ -218,7 +220,7 @@ def _hits(block: bytes, begin: int, quiet: set[bytes], progress: ProgressLog) ->
 
 def _searched(block: bytes, progress: ProgressLog) -> list[int]:
     starts = {begin for begin, _ in _lines_with(block, LITERALS)}
-    starts |= {begin for begin, end in _lines_with(block, SIGNS) if progress.wants(block[begin:end])}
+    starts |= {begin for begin, end in _lines_with(block, SIGNS) if progress.speaker.wants(block[begin:end])}
     return sorted(starts)
 
 
@@ -374,7 +376,7 @@ class BlockReader:
         asked = frozenset(also)
         index = at = 0
         if not also and not self._is_of_workers and not (self._is_inside() or state.held or log.going_on.waiting):
-            at = progress.take_alike(block, 0, offset)
+            at = progress.alike.take_alike(block, 0, offset)
         hits, of_steps = _hits(block, at, self._quiet, progress)
         if also:
             hits, of_steps = sorted(asked.union(hits)), of_steps - asked
@@ -413,11 +415,11 @@ class BlockReader:
             at_line, at = at, end + 1
             is_inside = self._is_inside()
             if at_line in of_steps and not (is_inside or state.held or log.going_on.waiting or self._is_of_workers):
-                after = progress.take_alike(block, at_line, offset)
+                after = progress.alike.take_alike(block, at_line, offset)
                 if after > at_line:
                     at = after
                     continue
-                if progress.take_quickly(line, offset + at_line):
+                if progress.alike.take_quickly(line, offset + at_line):
                     continue
             if is_inside or not is_hit or at_line in asked:
                 is_wanted = True
@@ -425,7 +427,7 @@ class BlockReader:
                 shape = _shape(line)
                 is_wanted = shapes.wants(line, shape) or bool(state.held)
                 if not is_wanted and shapes.may_tell_of_steps(line, shape):  # of another speaker it may show going on
-                    is_wanted = bool(log.going_on.waiting) or progress.wants(line)
+                    is_wanted = bool(log.going_on.waiting) or progress.speaker.wants(line)
             is_first = offset + at_line == 0 and len(line) < LONGEST_FIRST  # it tells when the log begins
             if not is_wanted and not is_first:
                 continue
@@ -441,7 +443,7 @@ class BlockReader:
                 line = b"\0" + line  # shown without them, it would not say so any more
             self._take(line, offset + at_line)
             if progress.state.bars:
-                progress.peek(_next_line(block, at))
+                progress.bars.peek(_next_line(block, at))
             if log.told() > before:
                 self._together = LINES_TOGETHER
         return at
@@ -451,6 +453,7 @@ class BlockReader:
         log, state = self._log, self._attempts.state
         log.tracebacks.open.clear()
         log.pieces.waiting.clear()
+        log.end_report()
         log.block = ""
         if state.held:
             at = state.last_at if state.last_at is not None else self._fallback_at
@@ -469,7 +472,7 @@ def _read(
     log = LauncherLog(attempts, clock, Tracebacks(), progress=None if options.worker_only else progress)
     log.prefix = options.prefix
     if begins_at is not None:
-        progress.begin_at(begins_at, list(counted))
+        progress.instants.begin_at(begins_at, list(counted))
     fallback_at, patience = options.fallback_at, options.patience
     reader = BlockReader(
         log, progress, fallback_at=fallback_at, is_of_workers=options.worker_only, patience=patience
@@ -491,23 +494,23 @@ def _read(
             break
     if progress.state.bars and options.written_at is not None:
         before_it = progress.state.dated_back
-        progress.date_end(options.written_at)
+        progress.bars.date_end(options.written_at)
         read.bars_dated_back = progress.state.dated_back - before_it
-    progress.tell_ahead()
-    progress.flush_all()
+    progress.steps.tell_ahead()
+    progress.steps.flush_all()
     read.steps_undated, read.counted = progress.state.undated, tuple(progress.state.counted)
     read.is_stamped = state.last_at is not None and state.last_at != fallback_at
     reader.give_up()
     if not options.worker_only:
         attempts.next_where_printed(reader.ended_with, read.bytes)
         log.end_as_reported(progress.state.step_offset)
-        progress.end_where_it_broke()
+        progress.own.end_where_it_broke()
     read.zone_is_told = read.is_stamped and (clock.is_calibrated or not log.zones_untold)
     read.lines_looked_at, read.lines_counted = reader.lines_looked_at, reader.lines_counted
     read.digest = digest.hexdigest()
     if last_at is None and begins_at is None:
         read.off_clocks = tuple(sorted({each.said for each in log.writers.set_right(attempts.facts)}))
-    read.facts = attempts.with_ranks()
+    read.facts = attempts.places.with_ranks(attempts.facts)
     return read
 
 

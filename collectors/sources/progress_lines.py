@@ -30,6 +30,8 @@ class Told(StrEnum):
     """The program begins anew."""
     READY = "ready"
     """Bring-up is over: the loop begins."""
+    FITTING = "fitting"
+    """The trainer has shown its model: it begins to fit it."""
     FRESH = "fresh"
     """There is no checkpoint to load: training begins at 0."""
     CLOCK = "clock"
@@ -74,6 +76,10 @@ class Progress:
     """Steps of a progress bar, or of the whole run."""
     world_size: int | None = None
     epoch: int | None = None
+    is_at_zero: bool = False
+    """A bar that nothing of its epoch is done in yet."""
+    of_epoch: int | None = None
+    """Of a bar that names neither its epoch nor its total: how many batches of the epoch are done."""
     or_next: bool = False
     """Steps done are `step`, or one more: the number counts from 0 where training goes on, and from 1 at its end."""
     rule: int | None = None
@@ -149,11 +155,20 @@ def _bar(match: re.Match[str], text: str) -> Progress:
         each = 1 / each
     if match["epoch"] is None:
         return Progress(Told.STEP, "transformers", done, each, clock, total)
+    clock = clock if done else 0  # a bar of rich still shows that of the epoch before
     took, told = _NEMO_TIME.search(text), _GLOBAL_STEP.search(text)
     step = _count(match["epoch"]) * total + done if told is None else _count(told[1]) + 1
     framework = "lightning" if took is None else "nemo"
     seconds = None if took is None else _real(took[1])
-    return Progress(Told.STEP, framework, step, seconds, clock, total, epoch=_count(match["epoch"]))
+    return Progress(
+        Told.STEP, framework, step, seconds, clock, total, epoch=_count(match["epoch"]), is_at_zero=not done
+    )  # fmt: skip
+
+
+def _unnamed_bar(match: re.Match[str], _text: str) -> Progress:
+    """A bar of Lightning in the epoch that it goes on in: it tells the epoch and its length only when that is over."""
+    clock = sum(int(part) * 60**place for place, part in enumerate(reversed(match["clock"].split(":"))))
+    return Progress(Told.STEP, "lightning", bar_seconds=clock, of_epoch=_count(match["done"]))
 
 
 def _world(match: re.Match[str], _text: str) -> Progress:
@@ -194,7 +209,14 @@ _PLACE = r"[^\s`]{0,600}/(?P<step>\d{1,12})(?:/[a-z_]{1,40})?[.`]{0,3}$"
 _NOTHING = Progress(Told.CLOCK, "lightning")
 
 _NUMBER = r"[-_ =:#]{0,3}(?P<step>\d[\d,]{0,11})"
+_STEP_NAME = r"(?:global_?step|step|iter(?:ation)?)"
 _IN_NAME = r"(?:global_?step|step|iter(?:ation)?|checkpoint|ckpt)"
+_WHICH = r"(?:(?:the|a|an|model|full|latest|last|new|training|state|from) ){0,3}"
+_IS_KEPT = (
+    r"\b(?:[Cc]heckpoint|[Cc]kpt|CHECKPOINT) (?:(?:file|was|is|has been|successfully|now) ){0,3}"
+    r"(?:saved|written|committed|finalized|persisted)\b"
+)
+"""A checkpoint is kept, in words that begin with it."""
 
 _BAR = re.compile(
     r"(?:Epoch (?P<epoch>\d{1,9})[^%]{0,20})?\d{1,3}%\|[^|]{0,200}\| {0,4}"
@@ -295,6 +317,14 @@ _RULES: tuple[_Rule, ...] = (
         _plain(Told.BANNER, "transformers"),
     ),
     _Rule(("GPU available: ",), re.compile(r"^GPU available: "), _plain(Told.BANNER, "lightning")),
+    _Rule(
+        ("Training: ",),
+        re.compile(
+            r"^\s{0,3}Training: {1,8}\|[^|]{0,200}\| {0,4}(?P<done>\d{1,12})/\? \[(?P<clock>\d{1,6}(?::\d\d){1,3})<"
+        ),
+        _unnamed_bar,
+    ),
+    _Rule(("rainable params",), re.compile(r"^(?:.{1,20}\s)?Trainable params\b"), _plain(Told.FITTING, "lightning")),
     # NeMo 2
     _Rule(
         ("Training epoch",),
@@ -575,6 +605,11 @@ _RULES: tuple[_Rule, ...] = (
         lambda match, text: _any_save(match, text),
     ),
     _Rule(
+        ("heckpoint", "ckpt", "CHECKPOINT"),
+        re.compile(rf"{_IS_KEPT}[^\n]{{0,300}}?\b{_STEP_NAME}{_NUMBER}\b"),
+        lambda match, text: _unless_in_trouble(Told.SAVED, match, text),
+    ),
+    _Rule(
         ("aved", "aving", "rote"),
         re.compile(
             r"\b(?:(?P<done>[Ss]aved|[Ww]rote)|(?P<start>[Ss]aving)) [^\n]{0,20}?"
@@ -591,13 +626,40 @@ _RULES: tuple[_Rule, ...] = (
         _any_step,
         _ANY_TIME,
     ),
+    # … and in words without a number: what ends so is what its writer began
+    _Rule(
+        ("heckpoint", "ckpt", "CHECKPOINT"),
+        re.compile(
+            rf"{_IS_KEPT}|\b(?:[Ss]aved|[Ww]rote|(?:[Ff]inished|[Dd]one|[Cc]ompleted) (?:saving|writing)) {_WHICH}"
+            r"(?:checkpoint|ckpt)\b(?! every)"
+        ),
+        lambda match, text: _unless_in_trouble(Told.SAVED, match, text),
+    ),
+    _Rule(
+        ("oading", "estoring", "esuming"),
+        re.compile(
+            rf"\b(?:[Ll]oading|[Rr]estoring|[Rr]esuming) {_WHICH}(?:checkpoint|ckpt)"
+            r"(?: from\b|: | at\b|\.\.|$| \S{0,300}/)"
+            rf"(?:[^\n]{{0,300}}?\b{_STEP_NAME}{_NUMBER}\b)?"
+        ),
+        lambda match, text: _unless_in_trouble(Told.LOADING, match, text),
+    ),
+    _Rule(
+        ("oaded", "estored", "esumed"),
+        re.compile(
+            rf"\b(?:[Ll]oaded|[Rr]estored|[Rr]esumed) {_WHICH}(?:checkpoint|ckpt)\b"
+            r"|\b(?:[Cc]heckpoint|[Cc]kpt) (?:(?:was|has been|successfully) ){0,2}(?:loaded|restored)\b"
+        ),
+        lambda match, text: _unless_in_trouble(Told.LOADED, match, text),
+    ),
 )
 
 SIGNS: tuple[bytes, ...] = (
     b"step", b"Step", b"STEP", b"iter", b"Iter", b"heckpoint", b"tates", b"ckpt", b"CHECKPOINT", b"%|", b"world size",
-    b"datetime", b"raining", b"unning Eval", b"_runtime", b"async_save", b"stopped: `max_", b"Starting job",
+    b"datetime", b"raining", b"rainable params", b"unning Eval", b"_runtime", b"async_save", b"stopped: `max_",
+    b"Starting job",
     b"TorchBackend", b"Jax Version", b"setting up devices",
-    b"GPU available", b"[NeMo ", b"\xe2\x94\x81",
+    b"GPU available", b"[NeMo ", b"\xe2\x94\x81", b"Finished save", b"Finished load in", b"blocking save",
 )  # fmt: skip
 """One of them stands in every line that tells something; none holds a digit."""
 
@@ -612,6 +674,23 @@ def _any_save(match: re.Match[str], text: str) -> Progress | None:
         return None
     seconds = _took(match, text) if match["done"] else None
     return Progress(Told.SAVED if match["done"] else Told.SAVING, "any", _count(match["step"]), seconds)
+
+
+_TROUBLE = re.compile(
+    r"error|exception|fail|could ?n.t|cannot|can't|unable|corrupt|invalid|missing|retry|skip|not found|abort"
+    r"|before\b|will\b",
+    re.I,
+)
+
+
+def _unless_in_trouble(told: Told, match: re.Match[str], text: str) -> Progress | None:
+    """A save or load in usual words, but for one that failed, or that did not happen yet."""
+    if _TROUBLE.search(text) is not None:
+        return None
+    step = match.groupdict().get("step")
+    if step is None:
+        return Progress(told, "any")
+    return Progress(told, "any", _count(step), None if told is Told.LOADING else _took(match, text))
 
 
 _TOOK = re.compile(r"(?: in| took) {1,3}(?P<time>\d[\d.]{0,19}) ?(?P<unit>ms|s|sec|secs|seconds)\b")

@@ -42,8 +42,12 @@ class ProgressState:
     """So many steps lie between two lines that tell them, as of the last two."""
     saving: list[Any] = field(default_factory=list)
     """`[step, since, framework]` of a save that goes on while training waits."""
+    saving_by: str = ""
+    """The stream in which it was begun; of the load, `loading_by`."""
     loading: list[Any] = field(default_factory=list)
-    """`[step, since]` of a load that goes on; since None where that is not known."""
+    """`[step, since]` of a load that goes on, step None where no line said which; since None where that is not known;
+    `[None, since, until]` of one that is over and of which only a step that comes again will tell that it was one."""
+    loading_by: str = ""
     loaded: list[int] = field(default_factory=list)
     """`[since, until]` of a load of nobody says which step; the first step that follows tells."""
     stalled: int | None = None
@@ -80,6 +84,17 @@ class ProgressState:
     bars: list[list[Any]] = field(default_factory=list)
     """`[step, clock, seconds, epoch, total, first byte, framework, stream, rank, how much waited before]` of bars that
     nothing dates yet."""
+    unnamed: list[list[Any]] = field(default_factory=list)
+    """`[batches, clock, first byte, stream, rank, how much waited before]` of bars that do not name their epoch."""
+    unclaimed: dict[str, int] = field(default_factory=dict)
+    """Total → the first state of nameless bars that were drawn before anything said which one is that of training."""
+    is_fitting: bool = False
+    """Behind the last program that began a model was shown: it was to be trained."""
+    broke_off: int = 0
+    """1: another program began behind one that was to train, and of which nothing else is told; 2: and goes on from a
+    checkpoint, so that the one before broke off."""
+    is_fresh: bool = False
+    """The program began in this log, and nothing says that it loaded anything."""
     dated_back: int = 0
     """Lines of bars that were dated from an instant behind them."""
     is_async: bool = False
@@ -96,6 +111,25 @@ class ProgressState:
     world_size: int | None = None
     attempt: int = 0
     """Which attempt all of this is of."""
+
+    @property
+    def done_before(self) -> int | None:
+        """Steps that were done before the line that is read; None where that is not known."""
+        return self.step if self.has_steps else self.base
+
+    @property
+    def done_since(self) -> int | None:
+        """Since when the next steps are done; None where that is not known."""
+        return self.step_at if self.has_steps else self.since
+
+    @property
+    def stated_every(self) -> int | None:
+        """As a fact says it: None where each step is told."""
+        return self.every if self.every > 1 else None
+
+    def pause(self, at: int) -> None:
+        """Training stands still from `at` on, until something says otherwise."""
+        self.pause_began, self.pause_ended = at, None
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> ProgressState:

@@ -27,7 +27,7 @@ from rerail.collectors.long_lines import lines_of
 from rerail.collectors.packed_files import open_packed
 from rerail.collectors.patience import Patience
 from rerail.collectors.sources.agent_events import facts_of_agent_events, is_agent_events
-from rerail.collectors.sources.attempts import FACTS_PER_BYTE
+from rerail.collectors.sources.attempt_state import FACTS_PER_BYTE
 from rerail.collectors.sources.cycle_info import CycleInfo, cycle_facts, read_cycle_info
 from rerail.collectors.sources.encodings import is_binary, nul_words, text_stream
 from rerail.collectors.sources.error_files import PLACE, evidence_of_error_file, is_error_file

@@ -11,17 +11,21 @@ Rules
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
 import os
 import re
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from rerail.collectors.masking import TERMINAL_SEQUENCE
 from rerail.collectors.packed_files import unpack_first
 
 MOST_BYTES = 8 * 1024 * 1024
+MOST_MOVED = 100
+"""So many files beside a log are looked at for the one that was moved away from its place."""
 LONGEST_LINE = 64 * 1024
 LOOKED_BACK = 16 * 1024
 """So many bytes are searched before a traceback for how far its process had come, and before the end for a relaunch."""
@@ -29,26 +33,30 @@ _SEQUENCE = re.compile(TERMINAL_SEQUENCE.encode())
 """Of a long line the sequences that colour a terminal go first, or nothing else of it would be seen."""
 
 _DRAWN_OVER = re.compile(rb"^([^\r\n]*)\r[^\n]*", re.MULTILINE)
-_STATE = re.compile(rb"\r(?=[^\r\n%|]{0,100}%\|)")
+_STATE = re.compile(rb"\r(?=[^\r\n%|]{0,100}%\||Training: {1,8}\||(?:\x1b\[2K)?Epoch \d{1,9}/\d)")
+_IS_BAR = re.compile(rb"%\||^(?:\x1b\[2K)?(?:Training: {1,8}\||Epoch \d{1,9}/\d)")
+_BARS = (b"%|", b"Training: ", b"\x1b[2KEpoch ")
+"""One of them stands in every block with a bar that is drawn over itself."""
 
 
 def parted_bars(data: bytes) -> bytes:
     """Lines with a newline in place of each carriage return that a state of a progress bar follows."""
-    if b"\r" not in data or b"%|" not in data:
+    if b"\r" not in data or not any(sign in data for sign in _BARS):
         return data
     return _DRAWN_OVER.sub(_parted, data)
 
 
 def _parted(line: re.Match[bytes]) -> bytes:
     begins = line[1]
-    is_free = not begins.strip() or b"%|" in begins
+    is_free = _IS_BAR.search(begins) is not None or not _SEQUENCE.sub(b"", begins).strip()
     return _STATE.sub(b"\n", line[0]) if is_free else line[0]
 
 
-def fingerprint(path: Path) -> str | None:
+def fingerprint(path: Path, place: Path | None = None) -> str | None:
     """What tells this file from another of the same name: its place and its first line. None: no whole line yet.
 
-    Raises OSError, also for what is no file that lines are added to: to open a pipe may take for ever.
+    `place`: where it was before somebody moved it. Raises OSError, also for what is no file that lines are added to: to
+    open a pipe may take for ever.
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "no regular file: only those can be followed", str(path))
@@ -58,7 +66,7 @@ def fingerprint(path: Path) -> str | None:
         raise OSError(errno.EINVAL, said, str(path))
     if not first.endswith(b"\n") and len(first) < 4096:
         return None
-    return hashlib.sha256(os.fsencode(path.resolve()) + b"\0" + first).hexdigest()[:16]
+    return hashlib.sha256(os.fsencode((place or path).resolve()) + b"\0" + first).hexdigest()[:16]
 
 
 def whole_lines(path: Path, offset: int, *, most_bytes: int = MOST_BYTES) -> Iterator[tuple[int, bytes, int]]:
@@ -145,6 +153,16 @@ def nul_count(path: Path, start: int, end: int) -> int:
             count += data.count(0)
             start += len(data)
     return count
+
+
+def moved_from(path: Path, mark: str) -> Path | None:
+    """The file that was at `path` when its fingerprint was `mark`, as it lies beside it now: logs are rotated so
+    (`train.log.1`, `train.log-20261129`). None where it is not there, or was packed."""
+    for other in sorted(path.parent.glob(f"{glob.escape(path.name)}[.-]*"))[:MOST_MOVED]:
+        with suppress(OSError):
+            if fingerprint(other, path) == mark:
+                return other
+    return None
 
 
 def last_part(path: Path, offset: int) -> bytes:

@@ -39,8 +39,10 @@ LITERALS: tuple[bytes, ...] = (
     b"# EXIT rc", b"LSF System", b"raining done", b"raining compl", b"raining finish", b"inished training",
     b"ost communication", b"emote daemon", b"has been open", b"is open for", b"ut of section",
     b"one waiting", b"cript ended", b"cript finished", b"cript exited", b"cript has ", b"ed normally", b"ing normally",
+    b'"MESSAGE":[', b'"MESSAGE": [', b'"MESSAGE" : [',
 )  # fmt: skip
-"""None of them holds a digit: lines are also compared without their digits."""
+"""None of them holds a digit: lines are also compared without their digits. The last are of a journal's record that
+spells its words as bytes: no other literal can be found in it."""
 
 _TELLING = re.compile(
     r"out of memory|OutOfMemory|CUDA error|CUDA_ERROR|NCCL (?:WARN|error)|ncclSystemError|Watchdog caught"

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rerail.collectors.formats import ImportFormat, OldFile
-from rerail.collectors.sources.attempts import FACTS_PER_BYTE
+from rerail.collectors.sources.attempt_state import FACTS_PER_BYTE
 from rerail.collectors.sources.encodings import nul_words
 from rerail.collectors.sources.folders import read_folder
 from rerail.collectors.sources.left_off import STILL_RUNNING, is_open, left_off, said, said_of_ends

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from rerail.collectors.sources.attempts import FACTS_PER_BYTE
+from rerail.collectors.sources.attempt_state import FACTS_PER_BYTE
 from rerail.collectors.sources.log_lines import Line, LocalClock
 from rerail.server.core.facts import CLOCK_OFF, Evidence, Fact, Steps
 

@@ -1,6 +1,7 @@
 """`rerail alerts` and `rerail alert`: what is firing, and who has it, in a terminal.
 
 Rules
+- What is read is asked of a server where one is named (`answered.py`), else of the database; the text is the same.
 - `alert` with a flag writes down what somebody did, at a server where one is named, else into the database.
 - A silence is said as people say it: `45m`, `2h`, `3d`, `1w`.
 """
@@ -15,14 +16,13 @@ from urllib.parse import quote
 from rerail.server.alerts import AlertDesk
 from rerail.server.api.alerts import alert_figures, entry_figures, event_figures, group_figures
 from rerail.server.commands import opened_store, settings_of
+from rerail.server.commands.answered import Told, answered, server_of
 from rerail.server.commands.asking import ask_server
 from rerail.server.commands.problems import _who
 from rerail.server.commands.showing import _print_json, _print_table
-from rerail.server.core.report import iso
 from rerail.server.core.words import count
 from rerail.server.errors import RefusedRequestError, RerailError
 from rerail.server.queries import Queries
-from rerail.server.query_alerts import AlertView
 from rerail.server.settings import Settings
 
 GROUPS = ("problem:", "rule:")
@@ -33,11 +33,17 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 def show_alerts(parsed: argparse.Namespace) -> int:
     """The list."""
-    with opened_store(settings_of(parsed)) as store:
-        page = Queries(store).alerts.alerts(parsed.standing, " ".join(parsed.search), parsed.run_id, 0, parsed.limit)
-    if parsed.json:
+    search = " ".join(parsed.search)
+
+    def read(queries: Queries) -> object:
+        page = queries.alerts.alerts(parsed.standing, search, parsed.run_id, 0, parsed.limit)
         rows = [entry_figures(each) for each in page.rows]
-        _print_json({"rows": rows, "total": page.total, "standings": dict(page.standings)})
+        return {"rows": rows, "total": page.total, "standings": dict(page.standings)}
+
+    asked = {"standing": parsed.standing, "search": search, "run": parsed.run_id, "limit": parsed.limit}
+    page = Told(answered(parsed, "alerts", asked, read))
+    if parsed.json:
+        _print_json(page.told)
         return 0
     if not page.rows:
         print("No alert.")
@@ -46,14 +52,14 @@ def show_alerts(parsed: argparse.Namespace) -> int:
         ("STANDING", "SEVERITY", "SINCE", "RUN", "ALERT", "WHAT"),
         [
             (
-                each.standing.value,
-                each.row.severity,
-                (iso(each.row.since or each.row.changed_at) or "")[:19],
-                each.row.run if each.run_name is None else f"{each.run_name} ({each.row.run})",
-                each.row.key,
-                each.row.sentence,
+                row.text("standing"),
+                row.text("severity"),
+                row.second("since" if row.told.get("since") else "changed_at", ""),
+                f"{row.text('run_name')} ({row.text('run_id')})" if row.told.get("run_name") else row.text("run_id"),
+                row.text("alert"),
+                row.text("sentence", ""),
             )
-            for each in page.rows
+            for row in page.rows
         ],
     )
     if page.total > len(page.rows):
@@ -65,15 +71,17 @@ def alert(parsed: argparse.Namespace) -> int:
     """One alert, or what somebody did with it."""
     said = _said(parsed)
     if said is None:
-        with opened_store(settings_of(parsed)) as store:
-            found = Queries(store).alerts.alert(parsed.alert_id)
+        found = answered(
+            parsed, f"alerts/{quote(parsed.alert_id, safe='')}", {},
+            lambda queries: alert_figures(queries.alerts.alert(parsed.alert_id)),
+        )  # fmt: skip
         if parsed.json:
-            _print_json(alert_figures(found))
+            _print_json(found)
         else:
-            _print_alert(found)
+            _print_alert(Told(found))
         return 0
     settings = settings_of(parsed)
-    url = str(parsed.url or settings.url or "").rstrip("/")
+    url = server_of(parsed)
     try:
         if parsed.alert_id.startswith(GROUPS):
             return _act_on_group(parsed, settings, url, said)
@@ -142,13 +150,12 @@ def seconds_of(length: str) -> int:
     return int(found[1]) * UNITS[found[2]]
 
 
-def _print_alert(found: AlertView) -> None:
-    print(f"{found.row.key}: {found.standing.value}" + (", comes and goes" if found.is_flapping else ""))
-    print(found.row.sentence)
-    print(found.advice)
-    for each in found.history:
-        event = each.event
-        who = f" by {event.author}" if event.author else ""
-        what = event.reason or event.sentence or ""
-        undone = " [undone]" if each.is_undone else ""
-        print(f"{event.event_id}  {(iso(event.at) or '')[:19]}  {event.change.value}{who}: {what}{undone}")
+def _print_alert(found: Told) -> None:
+    print(f"{found.text('alert')}: {found.text('standing')}" + (", comes and goes" * found.flag("is_flapping")))
+    print(found.text("sentence", ""))
+    print(found.text("advice", ""))
+    for event in found.each("history"):
+        who = f" by {event.text('author')}" if event.told.get("author") else ""
+        what = event.told.get("reason") or event.told.get("sentence") or ""
+        undone = " [undone]" if event.flag("is_undone") else ""
+        print(f"{event.text('action_id')}  {event.second('at', '')}  {event.text('action')}{who}: {what}{undone}")

@@ -12,41 +12,46 @@ from urllib.parse import quote
 
 from rerail.server.api.config_answers import change_answer, change_page_answer
 from rerail.server.commands import opened_store, settings_of
+from rerail.server.commands.answered import answered, server_of
 from rerail.server.commands.asking import ask_server
 from rerail.server.commands.problems import _who
 from rerail.server.commands.showing import _print_json, _print_table
 from rerail.server.config_changes import ChangeDesk
-from rerail.server.core.report import iso
 from rerail.server.errors import RefusedRequestError, RerailError
 from rerail.server.queries import Queries
 
 
 def show_changes(parsed: argparse.Namespace) -> int:
     """The ledger, newest first."""
-    with opened_store(settings_of(parsed)) as store:
-        page = Queries(store).configs.changes(parsed.run_id, parsed.knob, None, parsed.unexplained, 0, parsed.limit)
-    answer: dict[str, Any] = change_page_answer(page)
+    asked = {"run": parsed.run_id, "knob": parsed.knob, "limit": parsed.limit}
+    answer: dict[str, Any] = answered(
+        parsed, "configs/changes", asked | ({"unexplained": "true"} if parsed.unexplained else {}),
+        lambda queries: change_page_answer(
+            queries.configs.changes(parsed.run_id, parsed.knob, None, parsed.unexplained, 0, parsed.limit)
+        ),
+    )  # fmt: skip
     if parsed.json:
         _print_json(answer)
         return 0
-    if not page.rows:
+    changes = answer["changes"]
+    if not changes:
         print("No recovery setting changed.")
         return 0
     _print_table(
         ("WHEN", "RUN", "WHAT", "WHY", "CHANGE"),
         [
             (
-                (iso(row.change.at) or "")[:19],
-                row.change.run_id,
+                (told["at"] or "")[:19],
+                told["run_id"],
                 "; ".join(_what(each) for each in told["knobs"]) or "told for the first time",
-                row.said.reason or "nobody said",
-                row.change.change_id,
+                told["reason"] or "nobody said",
+                told["change_id"],
             )
-            for row, told in zip(page.rows, answer["changes"], strict=True)
+            for told in changes
         ],
     )
-    if page.total > len(page.rows):
-        print(f"{page.total - len(page.rows)} more; see --limit")
+    if answer["total"] > len(changes):
+        print(f"{answer['total'] - len(changes)} more; see --limit")
     return 0
 
 
@@ -54,7 +59,7 @@ def change(parsed: argparse.Namespace) -> int:
     """One change, or what somebody says of it."""
     said = _said(parsed)
     settings = settings_of(parsed)
-    url = str(parsed.url or settings.url or "").rstrip("/")
+    url = server_of(parsed)
     try:
         if url:
             path = f"{url}/api/v1/configs/changes/{quote(parsed.change_id, safe='')}"

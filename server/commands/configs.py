@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from rerail.server.api.config_answers import comparison_answer, config_answer
 from rerail.server.commands import opened_store, settings_of
+from rerail.server.commands.answered import Told, answered
 from rerail.server.core.recovery_configs.knobs import OFF, RecoveryConfig
 from rerail.server.core.recovery_configs.nesting import violations
 from rerail.server.core.recovery_configs.normalising import normalised
@@ -82,30 +84,31 @@ def _print(config: RecoveryConfig) -> None:
 
 def compare(parsed: argparse.Namespace) -> int:
     """Two to six runs or configs."""
-    with opened_store(settings_of(parsed)) as store:
-        try:
-            view = Queries(store).configs.compare(parsed.sides)
-        except ValueError as error:
-            raise UnreadableConfigError(str(error)) from None
+    try:
+        found: dict[str, Any] = answered(
+            parsed, "compare", {"with": parsed.sides},
+            lambda queries: comparison_answer(queries.configs.compare(parsed.sides)),
+        )  # fmt: skip
+    except ValueError as error:
+        raise UnreadableConfigError(str(error)) from None
     if parsed.json:
-        print(json.dumps(comparison_answer(view), indent=2, ensure_ascii=False))
+        print(json.dumps(found, indent=2, ensure_ascii=False))
         return 0
-    print(view.comparison.sentence)
-    for figures in view.comparison.arms:
-        arm = figures.arm
-        median = dict(figures.quantiles).get("p50")
+    print(found["sentence"])
+    for arm in found["arms"]:
+        recover = Told(arm["recover"])
         print(
-            f"{arm.title}\n  training {_percent(arm.training_goodput)}, infrastructure "
-            f"{_percent(arm.infrastructure_goodput)}, {len(arm.faults)} faults, {figures.failed_relaunches} failed "
-            f"relaunches, time to recover p50 {duration(None if median is None else round(median.figure))} max "
-            f"{duration(figures.max_ns)} (n={figures.recovered})"
+            f"{arm['title']}\n  training {_percent(arm['training_goodput'])}, infrastructure "
+            f"{_percent(arm['infrastructure_goodput'])}, {arm['faults']} faults, {arm['failed_relaunches']} failed "
+            f"relaunches, time to recover p50 {duration(recover.inner('p50').nanoseconds('seconds'))} max "
+            f"{duration(recover.nanoseconds('max_seconds'))} (n={arm['recovered']})"
         )
-    for each in view.comparison.differences:
-        print(each.sentence)
-        for caveat in each.caveats:
-            print(f"  {caveat.level.value}: {caveat.sentence}")
-        for row in each.rows:
-            print(f"  {row.name:12} {row.first:7.1%} → {row.second:7.1%}  {row.gain:+.1%}")
+    for each in found["differences"]:
+        print(each["sentence"])
+        for caveat in each["caveats"]:
+            print(f"  {caveat['level']}: {caveat['sentence']}")
+        for row in each["rows"]:
+            print(f"  {row['name']:12} {row['first']:7.1%} → {row['second']:7.1%}  {row['gain']:+.1%}")
     return 0
 
 

@@ -1,8 +1,7 @@
 """`rerail problems`, `problem` and `nodes`: what keeps coming back and on which machine, in a terminal.
 
 Rules
-- `problems` and `nodes` ask a server where one is named (`--url`, RERAIL_URL), else they read the database. One node of
-  a server is shown as JSON.
+- What is read is asked of a server where one is named (`answered.py`), else of the database; the text is the same.
 - `problem` with a flag writes down what somebody did, at a server where one is named, else into the database. It acts
   on the problem as it stands: where somebody else acts in between, nothing is done and the command says so.
 """
@@ -14,19 +13,20 @@ import os
 import pwd
 from collections.abc import Mapping
 from contextlib import suppress
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from rerail.server.api.answers import plain
 from rerail.server.api.problems import acted
 from rerail.server.commands import opened_store, settings_of
+from rerail.server.commands.answered import Told, answered, server_of
 from rerail.server.commands.asking import ask_server
 from rerail.server.commands.showing import _length, _number, _print_json, _print_table
-from rerail.server.core.report import gpu_hours, iso
 from rerail.server.errors import RefusedRequestError, RerailError
 from rerail.server.problems import ProblemDesk, action_of
 from rerail.server.queries import Queries
-from rerail.server.query_problem_results import ActionEntry, NodeView, ProblemView
 
+DETAILS = ("into", "assignee", "title", "reason", "fixed_by")
+"""What an action may name beside its kind."""
 SHOWN = 20
 """Occurrences, and events, printed of one problem or node; `--json` has more."""
 
@@ -38,16 +38,16 @@ def show_problems(parsed: argparse.Namespace) -> int:
         "search": search, "status": parsed.status, "cause": parsed.cause, "node": parsed.node, "sort": parsed.sort,
         "limit": parsed.limit,
     }  # fmt: skip
-    page = _of_a_server(parsed, "problems", asked)
-    if page is None:
-        with opened_store(settings_of(parsed)) as store:
-            try:
-                found = Queries(store).problems.problems(
+    page = Told(
+        answered(
+            parsed, "problems", asked,
+            lambda queries: plain(
+                queries.problems.problems(
                     search, parsed.status, parsed.cause, parsed.node, parsed.sort, True, 0, parsed.limit
                 )
-            except ValueError as error:
-                raise RerailError(str(error)) from None
-        page = _Shown(plain(found))
+            ),
+        )
+    )  # fmt: skip
     if parsed.json:
         _print_json(page.told)
         return 0
@@ -63,7 +63,7 @@ def show_problems(parsed: argparse.Namespace) -> int:
                 row.text("incidents"),
                 row.text("runs"),
                 row.text("nodes"),
-                _cost(row.nanoseconds("lost_gpu_seconds")),
+                _cost(row),
                 _length(row.nanoseconds("recover_seconds")),
                 row.text("last_at", "never")[:19],
                 row.text("title"),
@@ -80,15 +80,17 @@ def problem(parsed: argparse.Namespace) -> int:
     """One problem, or what somebody did about it."""
     said = _said(parsed)
     if said is None:
-        with opened_store(settings_of(parsed)) as store:
-            found = Queries(store).problems.problem(parsed.problem_id, limit=100)
+        found = answered(
+            parsed, f"problems/{quote(parsed.problem_id, safe='')}", {"limit": 100},
+            lambda queries: plain(queries.problems.problem(parsed.problem_id, limit=100)),
+        )  # fmt: skip
         if parsed.json:
-            _print_json(plain(found))
+            _print_json(found)
         else:
-            _print_problem(found)
+            _print_problem(Told(found))
         return 0
     settings = settings_of(parsed)
-    url = str(parsed.url or settings.url or "").rstrip("/")
+    url = server_of(parsed)
     try:
         done = _ask(url, settings.token, parsed.problem_id, said) if url else _write(parsed, said)
     except RefusedRequestError as error:
@@ -158,130 +160,94 @@ def _ask(url: str, token: str | None, problem_id: str, said: Mapping[str, object
     return ask_server("POST", f"{url}/api/v1/problems/{quote(problem_id, safe='')}/actions", token, said)
 
 
-def _print_problem(found: ProblemView) -> None:
-    row = found.problem
-    print(f"{row.problem_id}: {row.title}")
-    print(f"{row.status.value}; {row.incidents} incidents in {row.runs} runs on {row.nodes} nodes")
-    print(f"first {(iso(row.first_at) or 'never')[:19]}, last {(iso(row.last_at) or 'never')[:19]} UTC")
-    print(f"{_length(row.recover_ns)} recovering, {_cost(row.lost_gpu_ns)} GPU-h")
-    if row.assignee is not None:
-        print(f"looked after by {row.assignee}")
-    if row.resolution is not None:
-        by = f" by {row.resolution.author}" if row.resolution.author else ""
-        fix = f" ({row.resolution.fixed_by})" if row.resolution.fixed_by else ""
-        print(f"resolved {(iso(row.resolution.at) or '')[:19]}{by}: {row.resolution.text}{fix}")
-    for name, value in found.parts:
+def _print_problem(found: Told) -> None:
+    row = found.inner("problem")
+    print(f"{row.text('problem_id')}: {row.text('title')}")
+    print(
+        f"{row.text('status')}; {row.text('incidents')} incidents in {row.text('runs')} runs on "
+        f"{row.text('nodes')} nodes"
+    )
+    print(f"first {row.second('first_at', 'never')}, last {row.second('last_at', 'never')} UTC")
+    print(f"{_length(row.nanoseconds('recover_seconds'))} recovering, {_cost(row)} GPU-h")
+    if row.told.get("assignee") is not None:
+        print(f"looked after by {row.text('assignee')}")
+    resolution = row.inner("resolution")
+    if resolution.told:
+        by = f" by {resolution.text('author')}" if resolution.told.get("author") else ""
+        fix = f" ({resolution.text('fixed_by')})" if resolution.told.get("fixed_by") else ""
+        print(f"resolved {resolution.second('at', '')}{by}: {resolution.text('text')}{fix}")
+    for name, value in found.pairs("parts"):
         print(f"  {name:<12} {value}")
-    for share in found.facet_shares:
-        print(f"  {share.sentence}")
-    for each in found.merged:
-        print(f"merged into it: {each.problem_id} {each.title}")
-    if found.occurrences:
+    for share in found.each("facet_shares"):
+        print(f"  {share.text('sentence')}")
+    for each in found.each("merged"):
+        print(f"merged into it: {each.text('problem_id')} {each.text('title')}")
+    occurrences = found.each("occurrences")
+    if occurrences:
         _print_table(
             ("INCIDENT", "STARTED", "RECOVER", "NODE", "RANK", "STEP"),
             [
                 (
-                    each.incident_id,
-                    (iso(each.started_at) or "")[:19],
-                    _length(each.recover_ns) + ("+" if each.is_open else ""),
-                    each.node or "unknown",
-                    _number(each.rank),
-                    _number(each.step),
+                    each.text("incident_id"),
+                    each.second("started_at", ""),
+                    _length(each.nanoseconds("recover_seconds")) + ("+" if each.flag("is_open") else ""),
+                    each.text("node"),
+                    _number(each.whole("rank")),
+                    _number(each.whole("step")),
                 )
-                for each in found.occurrences[:SHOWN]
+                for each in occurrences[:SHOWN]
             ],
         )
-    if found.occurrence_count > SHOWN:
-        print(f"{found.occurrence_count - SHOWN} older ones; see --json")
-    for entry in found.history:
+    older = (found.whole("occurrence_count") or 0) - SHOWN
+    if older > 0:
+        print(f"{older} older ones; see --json")
+    for entry in found.each("history"):
         print(_told(entry))
 
 
-def _told(entry: ActionEntry) -> str:
+def _told(entry: Told) -> str:
     """One line of the audit trail."""
-    action = entry.action
-    by = f" by {action.author}" if action.author else ""
-    details = [each for each in (action.into, action.assignee, action.title, action.reason, action.fixed_by) if each]
-    if action.facet is not None:
-        details.insert(0, f"{action.facet}={action.value}")
-    details += action.incidents[:3]
-    if action.undoes is not None:
-        details.insert(0, f"action {action.undoes}")
-    undone = "" if entry.in_force else " [undone]" if entry.undone_by is not None else " [without effect]"
-    return f"{action.action_id}  {(iso(action.at) or '')[:19]}  {action.kind.value}{by}: {', '.join(details)}{undone}"
+    action = entry.inner("action")
+    by = f" by {action.text('author')}" if action.told.get("author") else ""
+    details = [str(action.told[name]) for name in DETAILS if action.told.get(name)]
+    if action.told.get("facet") is not None:
+        details.insert(0, f"{action.text('facet')}={action.text('value')}")
+    details += map(str, (action.told.get("incidents") or ())[:3])
+    if action.told.get("undoes") is not None:
+        details.insert(0, f"action {action.text('undoes')}")
+    undone = (
+        ""
+        if entry.flag("in_force")
+        else " [undone]"
+        if entry.told.get("undone_by") is not None
+        else " [without effect]"
+    )
+    return (
+        f"{action.text('action_id')}  {action.second('at', '')}  {action.text('kind')}{by}: "
+        f"{', '.join(details)}{undone}"
+    )
 
 
 def show_nodes(parsed: argparse.Namespace) -> int:
     """The list of nodes, or one of them."""
-    place = "nodes" if parsed.node is None else f"nodes/{quote(parsed.node, safe='')}"
-    asked = {"level": parsed.level, "sort": parsed.sort, "limit": parsed.limit} if parsed.node is None else {}
-    answered = _of_a_server(parsed, place, asked)
-    if answered is not None and parsed.node is not None:
-        _print_json(answered.told)
+    if parsed.node is not None:
+        found = answered(
+            parsed, f"nodes/{quote(parsed.node, safe='')}", {}, lambda queries: plain(queries.nodes.node(parsed.node))
+        )
+        if parsed.json:
+            _print_json(found)
+        else:
+            _print_node(Told(found))
         return 0
-    if answered is not None:
-        return _print_nodes(answered, parsed)
-    with opened_store(settings_of(parsed)) as store:
-        queries = Queries(store).nodes
-        if parsed.node is not None:
-            found = queries.node(parsed.node)
-            if parsed.json:
-                _print_json(plain(found))
-            else:
-                _print_node(found)
-            return 0
-        try:
-            found_nodes = queries.nodes("", parsed.level, parsed.sort, True, 0, parsed.limit)
-        except ValueError as error:
-            raise RerailError(str(error)) from None
-    return _print_nodes(_Shown(plain(found_nodes)), parsed)
+    asked = {"level": parsed.level, "sort": parsed.sort, "limit": parsed.limit}
+    page = answered(
+        parsed, "nodes", asked,
+        lambda queries: plain(queries.nodes.nodes("", parsed.level, parsed.sort, True, 0, parsed.limit)),
+    )  # fmt: skip
+    return _print_nodes(Told(page), parsed)
 
 
-class _Shown:
-    """What a query found as JSON holds it, from a database or a server."""
-
-    def __init__(self, told: object) -> None:
-        self.told = told if isinstance(told, dict) else {}
-        found = self.told.get("rows")
-        self.rows = [_Shown(row) for row in found] if isinstance(found, list) else []
-
-    @property
-    def total(self) -> int:
-        """How many rows there are in all."""
-        return int(self.told.get("total") or 0)
-
-    def text(self, name: str, unknown: str = "unknown") -> str:
-        """A value as text; `unknown` where it is not there."""
-        value = self.told.get(name)
-        return unknown if value is None else str(value)
-
-    def nanoseconds(self, name: str) -> int | None:
-        """A length that is told in seconds."""
-        value = self.told.get(name)
-        return round(value * 1e9) if isinstance(value, (int, float)) else None
-
-    def decimal(self, name: str) -> str:
-        """A number with one decimal."""
-        value = self.told.get(name)
-        return f"{value:.1f}" if isinstance(value, (int, float)) else "unknown"
-
-    def inner(self, name: str) -> _Shown:
-        """A value that has values of its own."""
-        return _Shown(self.told.get(name))
-
-
-def _of_a_server(parsed: argparse.Namespace, place: str, asked: Mapping[str, object]) -> _Shown | None:
-    """What a server answers, where one is named; None where the database is read."""
-    settings = settings_of(parsed)
-    url = parsed.url or settings.url
-    if not url:
-        return None
-    given = urlencode({name: value for name, value in asked.items() if value not in (None, "")})
-    address = f"{str(url).rstrip('/')}/api/v1/{place}" + (f"?{given}" if given else "")
-    return _Shown(ask_server("GET", address, settings.token))
-
-
-def _print_nodes(page: _Shown, parsed: argparse.Namespace) -> int:
+def _print_nodes(page: Told, parsed: argparse.Namespace) -> int:
     if parsed.json:
         _print_json(page.told)
         return 0
@@ -309,23 +275,25 @@ def _print_nodes(page: _Shown, parsed: argparse.Namespace) -> int:
     return 0
 
 
-def _print_node(found: NodeView) -> None:
-    lemon = found.node.lemon
-    print(f"{found.node.node}: {lemon.level.value}. {lemon.sentence}")
-    for reason in lemon.reasons:
+def _print_node(found: Told) -> None:
+    row = found.inner("node")
+    lemon = row.inner("lemon")
+    print(f"{row.text('node')}: {lemon.text('level')}. {lemon.text('sentence')}")
+    for reason in lemon.told.get("reasons") or ():
         print(f"  {reason}")
-    for each in found.away:
-        print(f"{each.state} {(iso(each.since) or '')[:19]} – {(iso(each.until) or 'no word since')[:19]}")
-    for event in found.events[:SHOWN]:
-        about = f": {event.meaning}" if event.meaning else ""
-        print(f"{(iso(event.at) or '')[:19]}  {event.run_id}  {event.what}{about}")
-    for each in found.blamed[:SHOWN]:
-        print(f"{(iso(each.started_at) or '')[:19]}  {each.incident_id}  {each.cause}")
-    for stay in found.stays[:SHOWN]:
-        held = "for an unknown time" if stay.held_ns is None else f"for {_length(stay.held_ns)}"
-        print(f"held by {stay.run_id} {held} since {(iso(stay.since) or 'unknown')[:19]}")
+    for each in found.each("away"):
+        print(f"{each.text('state')} {each.second('since', '')} – {each.second('until', 'no word since')}")
+    for event in found.each("events")[:SHOWN]:
+        about = f": {event.text('meaning')}" if event.told.get("meaning") else ""
+        print(f"{event.second('at', '')}  {event.text('run_id')}  {event.text('what')}{about}")
+    for each in found.each("blamed")[:SHOWN]:
+        print(f"{each.second('started_at', '')}  {each.text('incident_id')}  {each.text('cause')}")
+    for stay in found.each("stays")[:SHOWN]:
+        length = stay.nanoseconds("held_seconds")
+        held = "for an unknown time" if length is None else f"for {_length(length)}"
+        print(f"held by {stay.text('run_id')} {held} since {stay.second('since')}")
 
 
-def _cost(lost_gpu_ns: int | None) -> str:
-    hours = gpu_hours(lost_gpu_ns)
+def _cost(row: Told) -> str:
+    hours = row.real("lost_gpu_hours")
     return "unknown" if hours is None else f"{hours:,.1f}"

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from urllib.parse import quote
 
 from rerail.server.api.answers import incident_answer, plain, run_answer
-from rerail.server.commands import opened_store, settings_of
-from rerail.server.core.report import iso
-from rerail.server.core.words import DOWN_UNTOLD, at_least, each_step
+from rerail.server.commands.answered import Told, answered, server_of, told_by_server
+from rerail.server.core.infrastructure import known_words, least_words
+from rerail.server.core.words import DOWN_UNTOLD, at_least, each_step, to_restart
 from rerail.server.errors import RerailError
 from rerail.server.instants import parse_instant
 from rerail.server.queries import Queries
-from rerail.server.query_problem_results import SimilarIncidents
-
-
-@contextmanager
-def _queries(parsed: argparse.Namespace) -> Iterator[Queries]:
-    with opened_store(settings_of(parsed)) as store:
-        yield Queries(store)
-
 
 MOST_RELAUNCHES = 5
 """Failed relaunches of an incident that are printed."""
@@ -29,13 +21,16 @@ MOST_RELAUNCHES = 5
 
 def show_runs(parsed: argparse.Namespace) -> int:
     """The list of runs."""
-    with _queries(parsed) as queries:
-        try:
-            page = queries.runs(" ".join(parsed.search), parsed.state, parsed.sort, True, 0, parsed.limit)
-        except ValueError as error:
-            raise RerailError(str(error)) from None
+    search = " ".join(parsed.search)
+    asked = {"search": search, "state": parsed.state, "sort": parsed.sort, "limit": parsed.limit}
+    page = Told(
+        answered(
+            parsed, "runs", asked,
+            lambda queries: plain(queries.runs(search, parsed.state, parsed.sort, True, 0, parsed.limit)),
+        )
+    )  # fmt: skip
     if parsed.json:
-        _print_json(plain(page))
+        _print_json(page.told)
         return 0
     if not page.rows:
         print("No runs. State facts to a running server, or: rerail import facts PATH")
@@ -45,37 +40,49 @@ def show_runs(parsed: argparse.Namespace) -> int:
         header,
         [
             (
-                row.run_id,
-                row.state.value,
-                _percent(row.training_goodput),
-                _percent(row.infrastructure_goodput),
-                str(row.interruptions),
-                _length(row.recover_p50_ns),
-                _number(row.current_step),
-                _number(row.steps_at_risk),
-                (iso(row.last_heard_at) or "unknown")[:19],
+                row.text("run_id"),
+                row.text("state"),
+                _percent(row.real("training_goodput")),
+                infrastructure_words(row),
+                row.text("interruptions"),
+                _length(row.nanoseconds("recover_p50_seconds")),
+                _number(row.whole("current_step")),
+                _number(row.whole("steps_at_risk")),
+                row.second("last_heard_at"),
             )
             for row in page.rows
         ],
     )
     for row in page.rows:
-        if row.error:
-            print(f"{row.run_id}: figures are old: {row.error}")
+        if row.told.get("error"):
+            print(f"{row.text('run_id')}: figures are old: {row.text('error')}")
     if page.total > len(page.rows):
         print(f"{page.total - len(page.rows)} more; see --limit")
     return 0
 
 
+def infrastructure_words(row: Told) -> str:
+    """`97.5 %`, `≤ 97.5 %`, `unknown (≥ 1.2 %)`: as `core/infrastructure.py` has it."""
+    least = row.real("infrastructure_goodput_least")
+    known = known_words(row.real("infrastructure_goodput"), is_most=row.flag("infrastructure_goodput_is_most"))
+    return known if least is None else f"{known} (≥ {known_words(least, is_most=False)})"
+
+
 def show_run(parsed: argparse.Namespace) -> int:
     """The figures of one run."""
     as_of = None if parsed.as_of is None else _instant("--as-of", parsed.as_of)
-    with _queries(parsed) as queries:
-        window = None
-        if parsed.window is not None:
-            start, end = window = tuple(_instant("--window", edge) for edge in parsed.window)
-            if end < start:
-                raise RerailError("--window: A must be before B")
-        shown = run_answer(queries, parsed.run_id, as_of, window, parsed.definition)
+    window = None
+    if parsed.window is not None:
+        start, end = window = tuple(_instant("--window", edge) for edge in parsed.window)
+        if end < start:
+            raise RerailError("--window: A must be before B")
+    asked = {"as_of": as_of, "definition": parsed.definition}
+    if window is not None:
+        asked |= {"from": window[0], "to": window[1]}
+    shown = answered(
+        parsed, f"runs/{quote(parsed.run_id, safe='')}", asked,
+        lambda queries: run_answer(queries, parsed.run_id, as_of, window, parsed.definition),
+    )  # fmt: skip
     if parsed.json:
         _print_json(shown)
     else:
@@ -85,10 +92,14 @@ def show_run(parsed: argparse.Namespace) -> int:
 
 def show_incidents(parsed: argparse.Namespace) -> int:
     """The incidents of one run."""
-    with _queries(parsed) as queries:
-        page = queries.incidents(parsed.run_id, 0, parsed.limit)
+    page = Told(
+        answered(
+            parsed, f"runs/{quote(parsed.run_id, safe='')}/incidents", {"limit": parsed.limit},
+            lambda queries: plain(queries.incidents(parsed.run_id, 0, parsed.limit)),
+        )
+    )  # fmt: skip
     if parsed.json:
-        _print_json(plain(page))
+        _print_json(page.told)
         return 0
     if not page.rows:
         print(f"No incidents in {parsed.run_id}.")
@@ -97,13 +108,14 @@ def show_incidents(parsed: argparse.Namespace) -> int:
         ("INCIDENT", "STARTED", "RESTART", "RECOVER", "LOST STEPS", "CAUSE", ""),
         [
             (
-                row.incident_id,
-                (iso(row.started_at) or "")[:19],
-                "unknown" if row.is_down_untold else _length(row.time_to_restart_ns),
-                _recovery(row.time_to_recover_ns, is_down_untold=row.is_down_untold) + ("+" if row.is_open else ""),
-                "-" if row.lost_steps is None else at_least(str(row.lost_steps), row.told_every),
-                row.cause,
-                "planned" if row.is_planned else "open" if row.is_open else "",
+                row.text("incident_id"),
+                row.second("started_at", ""),
+                _to_restart(row),
+                _recovery(row.nanoseconds("time_to_recover_seconds"), is_down_untold=row.flag("is_down_untold"))
+                + ("+" if row.flag("is_open") else ""),
+                _lost_steps(row),
+                row.text("cause"),
+                "planned" if row.flag("is_planned") else "open" if row.flag("is_open") else "",
             )
             for row in page.rows
         ],
@@ -111,56 +123,93 @@ def show_incidents(parsed: argparse.Namespace) -> int:
     return 0
 
 
+def _to_restart(row: Told) -> str:
+    return to_restart(
+        row.nanoseconds("time_to_restart_seconds") or 0, row.nanoseconds("untold_seconds") or 0,
+        is_restarted=row.told.get("restarted_at") is not None, is_open=row.flag("is_open"),
+        is_down_untold=row.flag("is_down_untold"),
+    )  # fmt: skip
+
+
+def _lost_steps(row: Told) -> str:
+    lost = row.whole("lost_steps")
+    return "-" if lost is None else at_least(str(lost), row.whole("told_every") or 1)
+
+
 def show_incident(parsed: argparse.Namespace) -> int:
     """One incident."""
-    with _queries(parsed) as queries:
-        view = queries.incident(parsed.incident_id)
-        past = queries.problems.similar(parsed.incident_id)
+
+    def read(queries: Queries) -> object:
+        found = incident_answer(queries.incident(parsed.incident_id))
+        return {**found, "past": plain(queries.problems.similar(parsed.incident_id))}
+
+    place = f"incidents/{quote(parsed.incident_id, safe='')}"
+    shown = answered(parsed, place, {}, read)
+    if server_of(parsed):
+        shown = {**shown, "past": told_by_server(parsed, f"{place}/similar")}
     if parsed.json:
-        _print_json({**incident_answer(view), "past": plain(past)})
-        return 0
-    incident = view.incident
-    print(f"{incident.incident_id} of {incident.run_id}: {incident.verdict.sentence}")
-    print(f"{incident.verdict.cause} ({incident.verdict.domain.value}), confidence {incident.verdict.confidence:.0%}")
-    if view.contradicted_by is not None:
-        print(f"against that: {view.contradicted_by}")
-    print(f"started {iso(incident.started_at)}, ended {iso(incident.ended_at) or 'not yet'}")
-    lost = (
-        "lost steps not known"
-        if incident.lost_steps is None
-        else at_least(f"{incident.lost_steps} steps redone", incident.told_every)
-    )
-    if incident.is_loss_least:
-        lost += f" (only {each_step(incident.told_every)} is told)"
-    print(f"{_recovery(incident.time_to_recover_ns, is_down_untold=incident.is_down_untold)} to recover, {lost}")
-    if incident.is_down_untold:
-        print(DOWN_UNTOLD)
-    for part in incident.parts:
-        print(f"  {part.name:<14} {_length(part.length_ns)}")
-    _print_past(past)
-    for line in incident.evidence:
-        print(f"  [{line.role.value}] {iso(line.at)} {line.source}: {line.text[:200]}")
-    for each in incident.relaunches[:MOST_RELAUNCHES]:
-        print(f"failed relaunch, attempt {each.attempt}: {each.verdict.cause}. {each.verdict.sentence}")
-        for line in each.first_lines(2):
-            print(f"  [{line.role.value}] {iso(line.at)} {line.source}: {line.text[:200]}")
-    left = len(incident.relaunches) - MOST_RELAUNCHES
-    if left > 0:
-        print(f"and {left} more failed relaunches, see --json")
+        _print_json(shown)
+    else:
+        _print_incident(Told(shown))
     return 0
 
 
-def _print_past(past: SimilarIncidents) -> None:
+def _print_incident(shown: Told) -> None:
+    incident = shown.inner("incident")
+    is_open, is_down_untold = incident.flag("open"), incident.flag("down_untold")
+    every = incident.whole("steps_told_every") or 1
+    print(f"{incident.text('incident_id')} of {incident.text('run_id')}: {incident.text('verdict', '')}")
+    sure = incident.real("confidence") or 0.0
+    print(f"{incident.text('cause')} ({incident.text('domain')}), confidence {sure:.0%}")
+    if incident.told.get("contradicted_by") is not None:
+        print(f"against that: {incident.text('contradicted_by')}")
+    ended = incident.text("ended_at", "not yet" if is_open else "never")
+    print(f"started {incident.text('started_at')}, ended {ended}")
+    steps = incident.whole("lost_steps")
+    lost = "lost steps not known" if steps is None else at_least(f"{steps} steps redone", every)
+    if every > 1:
+        lost += f" (only {each_step(every)} is told)"
+    parts = {name: round(length * 1e9) for name, length in incident.pairs("parts_seconds")}
+    if incident.told.get("ended_at") is None:
+        so_far = _length(sum(parts.values()))
+        print(f"{f'{so_far} so far' if is_open else f'never recovered: the run ended {so_far} later'}, {lost}")
+    else:
+        print(f"{_recovery(sum(parts.values()), is_down_untold=is_down_untold)} to recover, {lost}")
+    if is_down_untold:
+        print(DOWN_UNTOLD)
+    for name, length in parts.items():
+        print(f"  {name:<14} {_length(length)}")
+    _print_past(shown.inner("past"))
+    _print_evidence(incident.each("evidence"))
+    relaunches = incident.each("relaunches")
+    for each in relaunches[:MOST_RELAUNCHES]:
+        print(f"failed relaunch, attempt {each.text('attempt')}: {each.text('cause')}. {each.text('verdict', '')}")
+        _print_evidence(sorted(each.each("evidence"), key=lambda line: line.text("role") != "initiating")[:2])
+    left = len(relaunches) - MOST_RELAUNCHES
+    if left > 0:
+        print(f"and {left} more failed relaunches, see --json")
+
+
+def _print_evidence(lines: Sequence[Told]) -> None:
+    for line in lines:
+        print(f"  [{line.text('role')}] {line.text('at')} {line.text('source')}: {line.text('text', '')[:200]}")
+
+
+def _print_past(past: Told) -> None:
     """The problem it belongs to, and earlier incidents like it."""
-    if past.problem is None:
+    about = past.inner("problem")
+    if not about.told:
         return
-    row = past.problem.problem
-    times = f"{past.problem.position} of {row.incidents} in {row.runs} runs"
-    print(f"{times} of {row.problem_id} ({row.status.value}): {row.title}")
-    if row.resolution is not None:
-        print(f"last resolved{f' by {row.resolution.author}' if row.resolution.author else ''}: {row.resolution.text}")
-    for each in past.similar[:5]:
-        print(f"  like {each.occurrence.incident_id}: {' '.join(each.reasons)}")
+    row = about.inner("problem")
+    times = f"{about.text('position')} of {row.text('incidents')} in {row.text('runs')} runs"
+    print(f"{times} of {row.text('problem_id')} ({row.text('status')}): {row.text('title')}")
+    resolution = row.inner("resolution")
+    if resolution.told:
+        by = f" by {resolution.text('author')}" if resolution.told.get("author") else ""
+        print(f"last resolved{by}: {resolution.text('text')}")
+    for each in past.each("similar")[:5]:
+        reasons = " ".join(map(str, each.told.get("reasons") or ()))
+        print(f"  like {each.inner('occurrence').text('incident_id')}: {reasons}")
 
 
 # --- printing ---------------------------------------------------------------------------------------------------------
@@ -193,10 +242,22 @@ def _print_figures(shown: dict[str, object]) -> None:
         elif isinstance(value, list):
             print(f"{name:<40} {len(value)} (see --json)")
         else:
-            print(f"{name:<40} {_shown(value)}")
+            words = _in_words(Told(shown)) if name == "infrastructure_goodput" else ""
+            print(f"{name:<40} {_shown(value)}{words}")
     quality = shown.get("data_quality")
     if isinstance(quality, dict):
         _print_unexplained(quality)
+
+
+def _in_words(shown: Told) -> str:
+    """What is known of the infrastructure goodput beside its figure; empty where the figure says it all."""
+    known = known_words(shown.real("infrastructure_goodput"), is_most=shown.flag("infrastructure_goodput_is_most"))
+    least = least_words(
+        shown.real("infrastructure_goodput_least"), shown.nanoseconds("infrastructure_untold_seconds") or 0
+    )  # fmt: skip
+    if not least:
+        return f"  ({known})" if shown.flag("infrastructure_goodput_is_most") else ""
+    return f"  ({known}; {least})"
 
 
 def _print_unexplained(quality: dict[str, object]) -> None:

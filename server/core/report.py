@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from rerail.server.core.definitions import OURS, Definition, Measured
 from rerail.server.core.flight_recorder.figures import flight_recorder_figures
+from rerail.server.core.infrastructure import infrastructure_goodput
 from rerail.server.core.rates import DAY_NS
 from rerail.server.core.recovery import GROUPINGS
 from rerail.server.core.view import (
@@ -60,6 +61,7 @@ def figures(view: RunView) -> dict[str, object]:
     account = view.account
     freshness = view.checkpoint
     quality = view.data_quality
+    infrastructure = infrastructure_goodput(view)
     return {
         "run_id": view.run_id,
         "name": view.name,
@@ -80,6 +82,10 @@ def figures(view: RunView) -> dict[str, object]:
         "current_phase": None if view.current_phase is None else view.current_phase.value,
         **account_figures(account),
         **({} if view.sees_training else {"training_goodput": None, "productive_seconds": None}),
+        "infrastructure_goodput": infrastructure.share,
+        "infrastructure_goodput_is_most": infrastructure.is_most,
+        "infrastructure_goodput_least": infrastructure.least,
+        "infrastructure_untold_seconds": seconds(infrastructure.untold_ns),
         "sees_training": view.sees_training,
         "high_water_step": view.high_water_step,
         "current_step": view.current_step,
@@ -318,10 +324,11 @@ def relaunch_figures(relaunch: RelaunchVerdict) -> dict[str, object]:
         "culprit_node": verdict.culprit_node,
         "traits": dict(verdict.traits),
         "evidence": [
-            {"at": iso(line.at), "source": line.source, "rank": line.rank, "node": line.node, "text": line.text}
+            {"at": iso(line.at), "source": line.source, "role": line.role.value, "rank": line.rank, "node": line.node,
+             "text": line.text}
             for line in relaunch.evidence
         ],
-    }
+    }  # fmt: skip
 
 
 def unexplained_figures(each: Unexplained) -> dict[str, object]:

@@ -162,8 +162,10 @@ class Checkpoint:
 
     @property
     def commit_lag_ns(self) -> int | None:
-        """From capture to durable."""
+        """From capture to durable; None too where nothing but that it was durable was told."""
         if self.durable_at is None or self.captured_at is None:
+            return None
+        if self.started_at is None and self.captured_at == self.durable_at:
             return None
         return self.durable_at - self.captured_at
 

@@ -100,6 +100,23 @@ def steps_lost(steps: int, told_every: int, what: str = "lost") -> str:
     return at_least(f"{count(steps, 'step')} {what}", told_every)
 
 
+def to_restart(
+    known_ns: int, untold_ns: int, *, is_restarted: bool, is_open: bool, is_down_untold: bool = False
+) -> str:  # fmt: skip
+    """How long an incident was down until training stepped again: `12 s`, `at least 4 s`; `none` where it never did.
+
+    `known_ns` was told of being down; of `untold_ns` before the restart nobody told anything: it may be down too.
+    """
+    if not is_restarted:
+        return "not yet" if is_open else "none"
+    if is_down_untold:
+        return f"at least {duration(known_ns + untold_ns)}" if known_ns + untold_ns else UNKNOWN
+    if untold_ns and not known_ns:
+        return f"at most {duration(untold_ns)}"
+    known = duration(known_ns)
+    return f"at least {known}" if untold_ns * 10 > known_ns else known
+
+
 def exit_code(code: int) -> str:
     """An exit code with the name of its signal: `−9 SIGKILL`, `137 SIGKILL`, `1`."""
     number_of_signal = -code if code < 0 else code - 128

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rerail.server.core.infrastructure import infrastructure_goodput
 from rerail.server.core.statistics import percentile
 from rerail.server.core.view import Attempt, Incident, RunView
 from rerail.server.query_results import MOST_BLIND, AttemptMark, IncidentMark, RunMarks, RunRow
@@ -20,6 +21,7 @@ def row_of_view(view: RunView) -> RunRow:
     """The list row of a view."""
     account, gpu_account = view.account, view.gpu_account
     recoveries = view.recoveries_ns
+    infrastructure = infrastructure_goodput(view)
     still_open = [incident.incident_id for incident in view.incidents if incident.is_open]
     return RunRow(
         run_id=view.run_id,
@@ -39,7 +41,9 @@ def row_of_view(view: RunView) -> RunRow:
         faults_ns=account.faults_ns,
         ns_by_phase=account.ns_by_phase,
         training_goodput=account.training_goodput if view.sees_training else None,
-        infrastructure_goodput=account.infrastructure_goodput,
+        infrastructure_goodput=infrastructure.share,
+        infrastructure_goodput_is_most=infrastructure.is_most,
+        infrastructure_goodput_least=infrastructure.least,
         gpus=view.gpus,
         lost_gpu_ns=None
         if gpu_account is None or not view.sees_training
@@ -105,6 +109,7 @@ def mark_of(incident: Incident) -> IncidentMark:
         lost_gpu_ns=incident.lost_gpu_ns,
         told_every=incident.told_every,
         is_down_untold=incident.is_down_untold,
+        untold_ns=incident.untold_ns,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ srun: error: Node failure on node022
 """
 
 
-def test_problems_and_nodes_are_those_of_the_database(
+def test_what_is_read_is_printed_alike_of_a_database_and_of_the_server_over_it(
     settings: Settings,
     serve: Serve,
     tmp_path: Path,
@@ -25,16 +27,31 @@ def test_problems_and_nodes_are_those_of_the_database(
 ):
     monkeypatch.delenv("RERAIL_URL", raising=False)
     (tmp_path / "run.log").write_text(LOG)
+    os.utime(tmp_path / "run.log", (1_795_168_900, 1_795_168_900))
     here = ["--database-url", settings.database_url]
-    assert main(["import", "logs", str(tmp_path / "run.log"), *here]) == 0
-    asked = [["problems"], ["problems", "--json"], ["nodes"], ["nodes", "--json"], ["nodes", "node022", "--json"]]
+    for run in ("run", "other"):
+        assert main(["import", "logs", str(tmp_path / "run.log"), "--run", run, *here]) == 0
     capsys.readouterr()
+    assert main(["incidents", "run", "--json", *here]) == 0
+    incident = json.loads(capsys.readouterr().out)["rows"][0]["incident_id"]
+    assert main(["problems", "--json", *here]) == 0
+    problem = json.loads(capsys.readouterr().out)["rows"][0]["problem_id"]
+    says = {
+        "runs": "run ", "show run": "training_goodput", "incidents run": incident, f"incident {incident}": "node_lost",
+        "problems": "node lost", f"problem {problem}": "node lost", "nodes": "node022", "nodes node022": incident,
+        "alerts": "No alert", "changes": "No recovery setting", "compare run other": "goodput",
+        "search node022": "node022",
+    }  # fmt: skip
+    asked = [(f"{command}{json_too}".split(), said) for command, said in says.items() for json_too in ("", " --json")]
     with serve(settings) as client:
         there = ["--url", str(client.base_url), "--database-url", "sqlite:////nowhere/at/all"]
-        for command in asked:
+        for command, said in asked:
             assert main([*command, *here]) == 0
             told = capsys.readouterr().out
             assert main([*command, *there]) == 0
-            assert capsys.readouterr().out == told and ("node022" if "nodes" in command else "node lost") in told
+            assert capsys.readouterr().out == told
+            is_json = "--json" in command
+            assert told.startswith("{") == is_json, command
+            assert is_json or said in told, command
         assert main(["problems", "--sort", "colour", *there]) == 1
         assert "cannot be sorted by 'colour'" in capsys.readouterr().err

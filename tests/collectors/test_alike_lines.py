@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rerail.collectors.sources import log_reader, progress
+from rerail.collectors.sources import log_reader, progress_alike
 from rerail.collectors.sources.launcher import LauncherSource
 from rerail.collectors.sources.log_reader import read_log
 from rerail.server.core.facts import CheckpointMoment, Evidence, Fact, Steps
@@ -95,9 +95,9 @@ def test_what_is_read_at_once_is_what_is_read_line_by_line(framework: str, monke
     for seed in range(6):
         log = log_of(framework, seed)
         monkeypatch.setattr(log_reader, "BLOCK_BYTES", 4_000 if seed % 2 else 4_000_000)
-        monkeypatch.setattr(progress, "MOST_ALIKE_MADE", 0)
+        monkeypatch.setattr(progress_alike, "MOST_ALIKE_MADE", 0)
         one_by_one = facts_of(log)
-        monkeypatch.setattr(progress, "MOST_ALIKE_MADE", 200)
+        monkeypatch.setattr(progress_alike, "MOST_ALIKE_MADE", 200)
         assert facts_of(log) == one_by_one
 
 
@@ -105,9 +105,9 @@ def test_what_is_read_at_once_is_what_is_read_line_by_line(framework: str, monke
 def test_most_lines_of_steps_are_read_at_once(framework: str, monkeypatch: pytest.MonkeyPatch):
     """No line but the first few goes the long way: else a log of steps takes three to fifty times as long."""
     quickly: list[int] = []
-    take = progress.ProgressLog.take_quickly
+    take = progress_alike.AlikeSteps.take_quickly
     monkeypatch.setattr(
-        progress.ProgressLog,
+        progress_alike.AlikeSteps,
         "take_quickly",
         lambda self, raw, offset: quickly.append(offset) or take(self, raw, offset),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 from pathlib import Path
@@ -106,3 +107,34 @@ def test_steps_that_nothing_in_the_folder_dates_are_counted_back_from_when_their
         fact for fact in imported("logs", tmp_path) if isinstance(fact, Steps) and fact.start < 1_793_800_000 * 10**9
     ]
     assert dated == [], "other files tell when the run was: the time of this one may be that of a copy"
+
+
+def _steps(first: int, last: int, at: int) -> str:
+    """Lines of steps that take two seconds each, the first of them done at second `at` of ten o'clock."""
+    return "".join(
+        f"2026-11-29 10:{(at + 2 * done) // 60:02}:{(at + 2 * done) % 60:02},000 INFO step {first + done} loss 2.5\n"
+        for done in range(last - first + 1)
+    )
+
+
+def test_a_log_that_was_rotated_is_one_attempt_and_no_step_of_it_is_lost(tmp_path: Path):
+    with gzip.open(tmp_path / "train.log.2.gz", "wt") as packed:
+        packed.write(_steps(1, 100, 2))
+    (tmp_path / "train.log.1").write_text(_steps(101, 200, 202))
+    (tmp_path / "train.log").write_text(_steps(201, 300, 402))
+    _, view = folded(imported("logs", tmp_path))
+    assert [(each.first_step, each.last_step, each.step_count) for each in view.attempts] == [(1, 300, 300)]
+    assert (view.incidents, view.data_quality.contradictions) == ((), ())
+
+
+def test_how_a_submission_ended_is_what_its_own_log_says_and_the_next_is_no_restart_in_job(tmp_path: Path):
+    over = "slurmstepd: error: *** JOB 1000 ON n1 CANCELLED AT 2026-11-29T10:01:45 DUE TO TIME LIMIT ***\n"
+    (tmp_path / "slurm-1000.out").write_text(_steps(1, 45, 12) + over)
+    again = "2026-11-29 10:10:00,000 INFO Resuming from checkpoint at step 40\n"
+    (tmp_path / "slurm-1037.out").write_text(again + _steps(41, 70, 610))
+    _, view = folded(imported("logs", tmp_path))
+    first, second = view.attempts
+    assert (first.outcome, (first.ended_at or 0) // 10**9 % 3600, second.scope) == ("failed", 105, "requeue")
+    (incident,) = view.incidents
+    assert (incident.verdict.cause, incident.lost_steps) == ("time_limit", 5)
+    assert {part.name: part.length_ns // 10**9 for part in incident.parts}["detecting"] == 5

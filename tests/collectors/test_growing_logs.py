@@ -191,6 +191,36 @@ def test_where_a_log_is_read_is_no_rank_s_node_in_a_job_of_several(tmp_path: Pat
     assert nodes_of(tmp_path / "d.log", [command, *UNNAMED], node="gpu-1") == {"gpu-1"}
 
 
+@pytest.mark.parametrize("how", ["renamed", "copied and cut off"])
+def test_a_log_that_is_rotated_goes_on_and_nothing_of_it_is_lost(how: str, tmp_path: Path) -> None:
+    """Lines are written between the last look and the rotation, and behind it."""
+    lines = [f"[2026-11-20 10:00:{step:02}] step {step} loss 1.0\n" for step in range(1, 31)]
+    log = tmp_path / "train.log"
+    cursor, told = None, []
+    for begin, looked, end in ((0, 7, 12), (12, 15, 20), (20, 25, 30)):
+        if begin:
+            (tmp_path / f"train.log.{begin}").write_bytes(log.read_bytes())
+            if how == "renamed":
+                log.unlink()
+            log.write_text("")
+        for first, last in ((begin, looked), (looked, end)):
+            with log.open("a") as file:
+                file.write("".join(lines[first:last]))
+            if last == looked or last == 30:
+                polled = LauncherSource(node="vm", run="story", log=log, zone_seconds=0).poll(cursor)
+                cursor, told = polled.cursor, [*told, *polled.facts]
+    told += poll_to_the_end(LauncherSource(node="vm", run="story", log=log, zone_seconds=0), cursor)[0]
+    steps = [
+        number
+        for fact in told
+        if isinstance(fact, Steps)
+        for number in range(fact.first_step, fact.first_step + fact.step_count)
+    ]
+    assert sorted(steps) == list(range(1, 31))
+    assert [fact.restart for fact in told if isinstance(fact, AttemptStarted)] == [0]
+    by_identity(valid(told))
+
+
 # --- the launcher's process, and the last look ---
 
 DIED = (

@@ -19,6 +19,8 @@ from rerail.collectors.outlet import FileOutlet
 from rerail.collectors.source import Source, SourceDown
 from rerail.collectors.sources import journal, kmsg
 from rerail.collectors.sources.kernel_live import FileOpening, JournalOpening, KernelSource, KmsgOpening
+from rerail.collectors.sources.run_files import read_run_files
+from rerail.server.cli import main
 from rerail.server.core.codec import decode_line, encode_line
 from rerail.server.core.facts import Blind, Evidence, Fact
 
@@ -297,6 +299,34 @@ def test_a_first_look_says_how_much_it_left_out_and_keeps_the_machine_of_a_line(
     caplog.clear()
     assert len(farther.finish(None).facts) == 2
     assert not caplog.text
+
+
+def test_words_that_a_journal_spells_as_bytes_are_read_alike_followed_imported_and_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """As bytes no word of the record can be searched; one that is like it but for its numbers says something else."""
+
+    def record(at: int, said: str, is_spelled: bool) -> str:
+        told = {"__REALTIME_TIMESTAMP": f"{1795953947000000 + at}", "_HOSTNAME": "gpu-7", "_TRANSPORT": "kernel",
+                "MESSAGE": list(said.encode()) if is_spelled else said}  # fmt: skip
+        return json.dumps(told, separators=((",", ":") if at % 2 else (", ", ": "))) + "\n"
+
+    path = tmp_path / "kern.json"
+    said = (("mlx5_core 0000:a1:00.0 ib0: Link down", False), ("usb 1-1: new device", True), (XID, True), (XID, False),
+            ("usb 1-1: new device", True), (XID.replace("79", "63"), True))  # fmt: skip
+    path.write_text("".join(record(at, *each) for at, each in enumerate(said)))
+    source = KernelSource(FileOpening(path), "node17", lambda: "llm", since_hours=1e5)
+    followed = [fact for fact in source.finish(None).facts if isinstance(fact, Evidence)]
+    judged = [fact for fact in read_run_files([str(path)]).facts if isinstance(fact, Evidence)]
+    assert main(["import", "kernel", str(path), "--run", "llm", "--stdout"]) == 0
+    imported = [decode_line(line.encode()) for line in capsys.readouterr().out.splitlines()]
+    told = [
+        [(fact.at, fact.node, fact.code, fact.text) for fact in facts if isinstance(fact, Evidence)]
+        for facts in (followed, imported, judged)
+    ]
+    assert [code for _, _, code, _ in told[0]] == [None, "xid:79", "xid:79", "xid:63"]
+    assert told[1] == told[0]
+    assert told[2] == told[0]
 
 
 def test_a_line_that_names_another_machine_is_of_that_one(tmp_path: Path):

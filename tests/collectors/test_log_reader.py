@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from rerail.collectors.formats import OldFile, formats
 from rerail.collectors.patience import Patience
-from rerail.collectors.sources.attempts import MOST_WAITING
 from rerail.collectors.sources.error_files import error_file, evidence_of_error_file
+from rerail.collectors.sources.evidence_limits import MOST_WAITING
 from rerail.collectors.sources.log_reader import BLOCK_BYTES, read_log
 from rerail.collectors.sources.run_files import read_run_files
 from rerail.server.cli import main

@@ -230,6 +230,13 @@ def test_the_last_failure_of_a_whole_log_is_one_too():
         ("[train] rank=1 cycle=1 resumed from step 10", Told.LOADED, 10, None),
         ("[default0]:2026-11-28 10:00:13 INFO Resumed from checkpoint step_24 in 8.0 s", Told.LOADED, 24, 8.0),
         ("Resuming from checkpoint /ckpt/step_24", Told.RESUMING, 24, None),
+        ("INFO train: Checkpoint saved to ck/latest.pt (step 13)", Told.SAVED, 13, None),
+        ("checkpoint saved at step 13", Told.SAVED, 13, None),
+        ("Saved checkpoint to ck/latest.pt", Told.SAVED, None, None),
+        ("Loading checkpoint from ck/latest.pt", Told.LOADING, None, None),
+        ("Loading checkpoint from ck/step_10.pt", Told.LOADING, 10, None),
+        ("Loaded checkpoint from ck/latest.pt", Told.LOADED, None, None),
+        ("Loaded checkpoint from ck/latest.pt (step 10)", Told.LOADED, 10, None),
         ("Saved checkpoint to /ckpt/step_8 in 400 ms", Told.SAVED, 8, 0.4),
         ("Restoring states from the checkpoint path at runs/step=800.ckpt", Told.LOADING, 800, None),
         ("Restored all states from the checkpoint at runs/epoch=1-step=800-v1.ckpt", Told.LOADED, 800, None),
@@ -243,11 +250,11 @@ def test_the_last_failure_of_a_whole_log_is_one_too():
         ("I0519 09:40:54.181736 1 checkpointer.py:277] Restoring checkpoint from gs://b/2026/run/checkpoints/20.",
          Told.LOADING, 20, None),
         ("Finished restoring checkpoint in 6.74 seconds from /assets/pi0/16800/params.", Told.LOADED, 16800, 6.74),
-        ("[process=0] [sync] Finished load in 0.03 seconds @ /ckpt/20", Told.LOADED, 20, 0.03),
-        ("[process=0] [sync] Finished save in 3.89 seconds @ /ckpt/5", Told.SAVED, 5, 3.89),
+        ("[process=0] [sync] Finished load in 0.03 seconds @ /out/20", Told.LOADED, 20, 0.03),
+        ("[process=0] [sync] Finished save in 3.89 seconds @ /out/5", Told.SAVED, 5, 3.89),
         ("[process=0] Saving checkpoint at step 20", Told.SAVING, 20, None),
-        ("[process=0] [async] Finished save (blocking + background) in 0.06 seconds @ /ckpt/20", Told.SAVED, 20, None),
-        ("[process=0] [async] Finished blocking save in 1.55 seconds. Continuing save @ /ckpt/20.", Told.SCHEDULED, 20,
+        ("[process=0] [async] Finished save (blocking + background) in 0.06 seconds @ /out/20", Told.SAVED, 20, None),
+        ("[process=0] [async] Finished blocking save in 1.55 seconds. Continuing save @ /out/20.", Told.SCHEDULED, 20,
          1.55),
         ("[process=0][thread=async_save] Finished saving checkpoint (finalized tmp dir) to `/ckpt/pi0/9999`.",
          Told.SAVED, 9999, None),
@@ -260,6 +267,20 @@ def test_a_line_of_progress_is_read(text: str, told: Told, step: int | None, sec
     assert (found.told, found.step) == (told, step)
     if seconds is not None:
         assert found.seconds == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Loading checkpoint shards: 100%",
+        "Checkpoints are saved to ck/ every 100 steps",
+        "Checkpoint not saved: disk full",
+        "RuntimeError: loading checkpoint from ck/latest.pt: file is truncated",
+        "failed: checkpoint saved to ck/latest.pt cannot be read",
+    ],
+)
+def test_what_only_speaks_of_checkpoints_is_no_save_and_no_load(text: str):
+    assert read_progress(text) == []
 
 
 @pytest.mark.parametrize(
@@ -765,6 +786,10 @@ HOME_MADE = home_made(0, "starting training") + home_made_steps(10, 1, 6)
         ((LOGS / "whole" / "maxtext_orbax_0.12.8.log").read_text(),
          [(1, "async", 0.009, True), (11, "async", 0.003, True), (21, "async", 0.01, True), (31, "async", 0.026, True)],
          [(1, 21, 0.029559)], {"loading": 0.03, "saving": 0.04, "recomputing": 0.7}),
+        # … into whatever folder
+        ((LOGS / "whole" / "maxtext_orbax_0.12.8.log").read_text().replace("/ckpt/", "/out/run/"),
+         [(1, "async", 0.009, True), (11, "async", 0.003, True), (21, "async", 0.01, True), (31, "async", 0.026, True)],
+         [(1, 21, 0.029559)], {"loading": 0.03, "saving": 0.04, "recomputing": 0.7}),
         # Megatron's timer is how long the load took, where nothing else tells
         (LAST_SAVE + TIMERS + BROKE + AGAIN.replace("[before", MEGATRON_LOAD + "[before"), [(10, "sync", 4.231, True)],
          [(1, 10, 9.0025)], {"loading": 9.0025}),
@@ -798,6 +823,24 @@ HOME_MADE = home_made(0, "starting training") + home_made_steps(10, 1, 6)
          + home_made(48, "Resumed from checkpoint step_6 in 8.0 s") + home_made_steps(48, 7, 9),
          [(6, "sync", 1.0, True)], [(1, 6, 8.0)], {"loading": 8, "saving": 1, "training": 27}),
         (home_made(0, "Starting from step 0") + home_made_steps(10, 1, 3), [], [], {"loading": None, "training": 9}),
+        # … in usual words: the line that ends it names no number, or another wording does
+        *((HOME_MADE + home_made(29, "Saving checkpoint at step 6 to ck/latest.pt") + home_made(31, saved)
+           + home_made_steps(31, 7, 8) + home_made(40, "Loading checkpoint from ck/latest.pt") + home_made(44, loaded)
+           + home_made_steps(44, 7, 9),
+           [(6, "sync", 2.0, True)], [(1, 6, 4.0)], {"loading": 4, "saving": 2, "recomputing": 6})
+          for saved in ("Saved checkpoint to ck/latest.pt", "Checkpoint saved to ck/latest.pt (step 6)",
+                        "checkpoint saved at step 6")
+          for loaded in ("Resumed from checkpoint at step 6", "Loaded checkpoint at step 6",
+                         "Loaded checkpoint from ck/latest.pt")),
+        # … of which training went on meanwhile; and what it loads where no step comes again is something else
+        (HOME_MADE + home_made(29, "Saving checkpoint at step 6 to ck/latest.pt") + home_made_steps(29, 7, 7)
+         + home_made(33, "Saved checkpoint to ck/latest.pt") + home_made(34, "Loading checkpoint from ck/best.pt")
+         + home_made(35, "Loaded checkpoint from ck/best.pt") + home_made_steps(35, 8, 9),
+         [(6, None, None, True)], [], {"loading": None, "saving": None}),
+        # … and of another rank's save it says nothing
+        (HOME_MADE + home_made(29, "Saving checkpoint at step 6 to ck/latest.pt")
+         + home_made(31, "Saved checkpoint to ck/latest.pt").replace("default0", "default1"),
+         [(6, None, None, False)], [], {}),
         # Trainer saves at least until the last of its words; how long it blocked is not told
         ("".join(f"2026-11-20T10:00:{second:02d}.000000000Z stdout F {words}\n" for second, words in (
             (10, HF_BEGINS[0]), (10, HF_BEGINS[1]), (12, bar_of(1, 2)), (14, bar_of(2, 4)),
@@ -1086,3 +1129,39 @@ def test_a_save_that_ends_within_the_second_of_the_last_stamp_was_durable_when_t
     fold.add(facts)
     view = fold.view(max(fact.at for fact in facts) + 3600 * 10**9)
     assert view.checkpoint.newest_durable_step == 6
+
+
+@pytest.mark.parametrize("seconds", [(1, 1, 2, 2, 3), (1, 2, 3, 4, 5), (1, 3, 5, 7, 9)])
+def test_the_first_step_that_a_log_tells_counts_where_it_is_the_first_of_all(seconds: tuple[int, ...]):
+    """Also where a stamp of whole seconds puts two steps into one instant."""
+    lines = "".join(f"[2026-11-28 10:00:{second:02}] step {step} loss 1.0\n" for step, second in enumerate(seconds, 1))
+    view = view_of(whole(lines))
+    assert [(each.first_step, each.last_step, each.resumed_from_step) for each in view.attempts] == [(1, 5, 0)]
+
+
+@pytest.mark.parametrize("own_zone_hours", [0, 9, -5])
+def test_the_clock_of_who_received_every_line_dates_those_of_the_launcher_too(own_zone_hours: int):
+    """`| ts '%.s'`: one clock for the whole log, in whatever zone the launcher's own stamps are."""
+    begun = 1_796_050_400
+
+    def received(second: float, words: str) -> str:
+        return f"{begun + second:.6f} {words}\n"
+
+    def launcher(second: int, level: str, words: str) -> str:
+        told = time.strftime("%m%d %H:%M:%S", time.gmtime(begun + second + own_zone_hours * 3600))
+        return received(second + 0.5, f"{level}{told}.000000 700 torch/distributed/elastic/api.py:1002] {words}")
+
+    steps = "".join(received(second, f"epoch 0 step {second} loss 0.3") for second in range(1, 6))
+    failed = "failed (exitcode: 1) local_rank: 1 (pid: 702) of binary: /usr/bin/python"
+    text = (
+        steps + received(5.2, "[rank1]: Traceback (most recent call last):") + received(5.2, "[rank1]: ValueError: no")
+        + launcher(6, "W", "Sending process 701 closing signal SIGTERM") + launcher(6, "E", failed)
+        + received(10, "Resumed from checkpoint at step 3")
+        + "".join(received(second + 8, f"epoch 0 step {second} loss 0.3") for second in range(4, 9))
+    )  # fmt: skip
+    view = view_of(whole(text))
+    assert [(one.first_step, one.last_step, one.started_at / 1e9) for one in view.attempts] == [
+        (1, 5, begun + 1), (4, 8, begun + 6.5)
+    ]  # fmt: skip
+    told = seconds_by_phase(view)
+    assert (told["recomputing"], told["training"]) == pytest.approx((3, 7))

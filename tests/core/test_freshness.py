@@ -94,3 +94,11 @@ def test_steps_under_a_write_cost_what_they_take_beyond_the_others():
     assert view.slowdown_ns == 10 * SECOND
     calm = Story().start().bring_up(20).steps(1, 50).finish().view()
     assert (calm.slowdown_ns, calm.hidden_checkpoint_ns) == (0, None)
+
+
+def test_of_a_save_that_is_only_told_to_be_durable_nobody_knows_the_commit_lag():
+    story = Story(gpus=8).start().bring_up(20).steps(1, 100)
+    told = {**story._rank(), "step": 100, "checkpoint": "step-100", "stage": CheckpointStage.DURABLE}
+    story._say(CheckpointMoment, story._worker, **told)
+    freshness = story.steps(101, 110).view().checkpoint
+    assert (freshness.durable_count, freshness.commit_lag_p95_ns, freshness.commit_lag_count) == (1, None, 0)

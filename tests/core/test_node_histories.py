@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -10,11 +11,15 @@ from rerail.collectors.synth.history import facts_of
 from rerail.collectors.synth.plans import fleet
 from rerail.server.core.facts import AttemptStarted, Evidence, NodeCondition, NodeState, Scope
 from rerail.server.core.fold import RunFold
+from rerail.server.core.machine_words import most_serious
 from rerail.server.core.node_histories import Held, NodeChange, NodeXid, node_histories
 from rerail.server.core.report import figures
-from rerail.server.core.view import Attempt
+from rerail.server.core.view import Attempt, MachineWord
+from rerail.ui.pages.run_losses import losses
 from rerail.ui.pages.run_tables import panels
 from rerail.ui.sentences import run_sentence
+
+XID = "Xid (PCI:0000:3b:00):"
 
 
 def attempt(number: int, start: int, end: int | None, *nodes: str, scope: Scope | None = None) -> Attempt:
@@ -72,7 +77,11 @@ def test_without_any_attempt_what_machines_said_is_known_and_on_the_page():
     fold.view(at + 2 * 10**9)
     assert fold.node_histories is before, "nothing of it changed, so nothing is made anew"
     sentence = "".join(phrase.words for phrase in run_sentence(view))
-    assert sentence.startswith("Its machines spoke: n1: not ready, the last of 2 statements of 1 node.")
+    assert sentence.startswith(
+        "Its machines spoke: n1: GPU 1 of n1: XID 79, the most serious of 2 statements of 1 node."
+    )
+    (nothing,) = losses(view)
+    assert "rerail import logs train.log --run r --url" in nothing.words()
     shown = " ".join(part.words() for part in panels(view, (), ()))
     for words in ("GPU has fallen off the bus", "DCGM (Prometheus)", "no power", "Nobody told of an attempt."):
         assert words in shown
@@ -80,6 +89,25 @@ def test_without_any_attempt_what_machines_said_is_known_and_on_the_page():
     fold.add([AttemptStarted(run="r", emitter="a", seq=1, at=at - 1, restart=0)])
     view = fold.view(at + 3 * 10**9)
     assert view.machines_say == () and fold.node_histories == before
+
+
+def test_the_most_serious_word_of_machines_goes_before_the_newest():
+    def said(at: int, text: str, code: str | None = None, source: str = "kernel") -> MachineWord:
+        return MachineWord(at, "n1", source, text, code)
+
+    ascending = [
+        said(9, "", "ready", ""),
+        said(8, f"NVRM: {XID} 63, pid=1, Row Remapper: New row marked for remapping", "xid:63"),
+        said(7, "", "not_ready", ""),
+        said(6, f"NVRM: {XID} 999, pid=1, something new", "xid:999"),
+        said(5, "", "lost", ""),
+        said(4, f"NVRM: {XID} 48, pid=1, DBE (Double Bit Error) ECC Error", "xid:48"),
+        said(3, f"NVRM: {XID} 64, pid=1, Row Remapper: Error. Can not find a free row", "xid:64"),
+        said(2, f"NVRM: {XID} 79, pid=1, GPU has fallen off the bus.", "xid:79"),
+    ]
+    for place in range(1, len(ascending) + 1):
+        assert most_serious(ascending[:place][::-1]) is ascending[place - 1]
+    assert most_serious([ascending[0], replace(ascending[0], at=10)]).at == 10
 
 
 @pytest.mark.parametrize("seed", range(3))

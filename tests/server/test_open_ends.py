@@ -130,11 +130,13 @@ OF_LSF = {
 
 
 @pytest.mark.parametrize(("how", "outcome", "cause"), OF_LSF.values(), ids=OF_LSF)
-@pytest.mark.parametrize("is_above", [True, False])
+@pytest.mark.parametrize(("is_above", "is_cut"), [(True, False), (False, False), (True, True)])
 def test_lsf_s_report_says_how_a_run_ended(
-    how: list[str], outcome: str, cause: str | None, is_above: bool, tmp_path: Path
+    how: list[str], outcome: str, cause: str | None, is_above: bool, is_cut: bool, tmp_path: Path
 ):
+    """Also where its last line is missing, by which it is told what stands above it."""
     lines = [*STEPS, *report(how)] if is_above else [*report(how, "follows:"), *STEPS]
+    lines = lines[:-2] if is_cut else lines
     (path,) = written({"files": {"run.log": lines}}, tmp_path)
     (view,) = derived(imported(path))
     assert view.outcome == outcome

@@ -7,15 +7,21 @@ from dataclasses import replace
 
 import pytest
 
+from rerail.server.api.answers import plain
+from rerail.server.commands.answered import Told
+from rerail.server.commands.showing import infrastructure_words as terminal
 from rerail.server.core.facts import Outcome
+from rerail.server.core.report import figures
 from rerail.server.core.view import Account, CheckpointFreshness, RunState, RunView, Unexplained
 from rerail.server.query_results import RefusedRow
+from rerail.server.store.run_rows import row_of_view
 from rerail.ui import address
 from rerail.ui.markup import Markup, encoded, html
 from rerail.ui.pages.quality import refused_lines
 from rerail.ui.pages.run_head import head, phrases
 from rerail.ui.pages.run_losses import incidents_panel, losses
 from rerail.ui.pages.run_tables import panels
+from rerail.ui.pages.runs import grid_row
 from rerail.ui.sentences import incident_sentence, run_now, run_sentence, runs_sentence
 from tests.ui.samples import CHECKPOINTS, INCIDENT, VIEW, at
 
@@ -159,6 +165,25 @@ def test_bring_up_that_nobody_told_is_silent_and_the_infrastructure_goodput_says
     gap = Unexplained("bring_up", "before an attempt's first step", VIEW.account.elapsed_ns // 4, 2, 0, 0)
     loop = replace(VIEW, data_quality=replace(VIEW.data_quality, unexplained=(gap,)))
     assert "at least 63.0 %, were 4 min 10 s down too of which nobody told" in words(head(loop)).replace("\u202f", " ")
+
+
+def test_the_page_the_table_the_api_and_the_terminal_say_infrastructure_goodput_by_one_rule():
+    gap = Unexplained("bring_up", "before an attempt's first step", VIEW.account.elapsed_ns // 4, 2, 0, 0)
+    unseen = replace(VIEW, sees_training=False, data_quality=replace(VIEW.data_quality, unexplained=(gap,)))
+    calm = replace(unseen, account=replace(VIEW.account, faults_ns=0))
+    for view, known, least in ((unseen, "≤ 88.0 %", "63.0 %"), (calm, "unknown", "75.0 %")):
+        row = row_of_view(view)
+        page = words(head(view)).replace("\u202f", " ")
+        assert f"Infrastructure goodput{known}" in page
+        assert f"at least {least}" in page
+        cell = grid_row(row)
+        assert f"{cell['infrastructure_text']}".replace("\u202f", " ") == known
+        assert f"{cell['infrastructure_least']}".replace("\u202f", " ") == f", at least {least}"
+        assert terminal(Told(plain(row))).replace("\u202f", " ") == f"{known} (≥ {least})"
+        shown = figures(view)
+        assert (shown["infrastructure_goodput"] is None) == (known == "unknown")
+        assert shown["infrastructure_goodput_is_most"] == (known != "unknown")
+        assert round(shown["infrastructure_goodput_least"], 3) == float(least[:4]) / 100
 
 
 def test_many_refused_lines_are_told_by_their_reasons_and_few_one_by_one():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rerail.server.core.words import to_restart
 from rerail.ui import text
 
 SECOND = 1_000_000_000
@@ -73,3 +74,19 @@ def test_counts_are_words():
 
 def test_unknown_sizes_and_numbers_are_unknown():
     assert (text.size(None), text.number(None), text.size(1_234_567)) == ("unknown", "unknown", "1.2\u202fMB")
+
+
+@pytest.mark.parametrize(
+    ("known", "untold", "restarted", "is_open", "undated", "shown"),
+    [
+        (0, 0, False, True, False, "not yet"), (0, 60, False, False, False, "none"),
+        (0, 0, True, False, True, "unknown"), (4, 8, True, False, True, "at least 12 s"),
+        (0, 8, True, False, False, "at most 8 s"), (12, 8, True, True, False, "at least 12 s"),
+        (12, 1, True, False, False, "12 s"), (0, 0, True, False, False, "0 s"),
+    ],
+)  # fmt: skip
+def test_a_restart_that_never_was_has_no_length(known, untold, restarted, is_open, undated, shown):
+    told = to_restart(
+        known * SECOND, untold * SECOND, is_restarted=restarted, is_open=is_open, is_down_untold=undated
+    )  # fmt: skip
+    assert plain(told) == shown

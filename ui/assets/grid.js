@@ -41,7 +41,7 @@
     const row = (value, text, name) => element("div", { className: `good-row good-${name}` },
       element("span", { className: "good-track" }, element("span", { style: { width: `${(value || 0) * 100}%` } })),
       element("span", { className: "good-text" }, text));
-    return element("div", { className: "good-pair", title: `training ${data.training_text}, infrastructure ${data.infrastructure_text}` },
+    return element("div", { className: "good-pair", title: `training ${data.training_text}, infrastructure ${data.infrastructure_text}${data.infrastructure_least}` },
       row(data.training, data.training_text, "training"), row(data.infrastructure, data.infrastructure_text, "infrastructure"));
   };
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rerail.server.core.infrastructure import infrastructure_goodput, known_words, least_words
 from rerail.server.core.statistics import percentile
-from rerail.server.core.unexplained import Reason
 from rerail.server.core.view import RunState, RunView
 from rerail.ui import address, text
 from rerail.ui.elements import badge, instant, link, state_badge, tile
@@ -91,30 +91,14 @@ def outdated_note() -> Markup:
     )
 
 
-UNTOLD_DOWN = frozenset({Reason.BRING_UP.value, Reason.BETWEEN_ATTEMPTS.value})
-
-
-def _untold_down(view: RunView) -> str:
-    """What the infrastructure goodput is at least, where time after faults is told by nobody.
-
-    Such time is silent and not down (docs/accounting.md): of a relaunch it may have been queueing, loading or steps not
-    told; of an incident that is open, nobody knows whether its run came back.
-    """
-    untold = sum(each.length_ns for each in view.data_quality.unexplained if each.reason in UNTOLD_DOWN)
-    after = sum(each.untold_ns for each in view.unplanned_incidents if each.is_open)
-    untold = (untold if view.restarts else 0) + after
-    if not untold or not view.account.elapsed_ns:
-        return ""
-    least = 1 - (view.account.faults_ns + untold) / view.account.elapsed_ns
-    return f"; at least {text.share(max(0.0, least))}, were {text.duration(untold)} down too of which nobody told"
-
-
 def tiles(view: RunView) -> list[Markup]:
     """The key figures, each a link to what it is made of."""
     account = view.account
     planned = len(view.incidents) - len(view.unplanned_incidents)
     recovered = view.recoveries_ns
     is_open = view.state is not RunState.ENDED
+    infrastructure = infrastructure_goodput(view)
+    least = least_words(infrastructure.least, infrastructure.untold_ns)
     return [
         tile(
             "Training goodput",
@@ -126,9 +110,9 @@ def tiles(view: RunView) -> list[Markup]:
         ),
         tile(
             "Infrastructure goodput",
-            _infrastructure(view),
+            known_words(infrastructure.share, is_most=infrastructure.is_most),
             f"{text.duration(account.faults_ns)} {'' if view.sees_training else 'known to be '}down after faults"
-            + _untold_down(view),
+            + (f"; {least}" if least else ""),
             "#waterfall",
         ),
         tile(
@@ -179,13 +163,6 @@ def tiles(view: RunView) -> list[Markup]:
             "warn" if view.checkpoint.overdue_ns else "",
         ),
     ]
-
-
-def _infrastructure(view: RunView) -> str:
-    """Where nobody tells of steps, what was told of being down is the least that it can have been."""
-    if view.sees_training:
-        return text.share(view.account.infrastructure_goodput)
-    return f"≤ {text.share(view.account.infrastructure_goodput)}" if view.account.faults_ns else text.UNKNOWN
 
 
 def _lost(view: RunView) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from rerail.server.core.facts import Outcome, Phase
@@ -13,6 +14,7 @@ from rerail.ui.elements import (
     badge,
     copy_table_button,
     count_figure,
+    empty,
     folded,
     instant,
     link,
@@ -28,8 +30,25 @@ from rerail.ui.theme import ORDER, PHASE_OF_KIND
 
 
 def losses(view: RunView, window: Account | None = None) -> list[Markup]:
-    """The waterfall and the phases, of the whole run or of the window that the picture shows."""
+    """The waterfall and the phases, of the whole run or of the window that the picture shows.
+
+    Where machines or dumps speak and nobody told of an attempt, there is nothing to draw: what would change that
+    stands there instead, and in place of the timeline (`#no-timeline` in `assets/style.css`).
+    """
+    if not view.account.elapsed_ns and (view.machines_say or view.dumps_say is not None):
+        return [_nothing_to_draw(view)]
     return [waterfall_panel(view, window), phases_panel(view, window)]
+
+
+def _nothing_to_draw(view: RunView) -> Markup:
+    run = shlex.quote(view.run_id)
+    body = empty(
+        "No timeline and no losses: nobody told of an attempt.",
+        "What was said stands below. A launcher's log tells when the run ran; so does an agent beside its ranks:",
+        f"rerail import logs train.log --run {run} --url {{server}}",
+        f"rerail agent --url {{server}} --run {run} --launcher-log train.log",
+    )
+    return panel("Timeline", body, "no-timeline", wide=True)
 
 
 def _window_gpus(view: RunView) -> int | None:
@@ -247,7 +266,7 @@ def _incident_row(incident: Incident, longest: int) -> Sequence[Content]:
 def _to_restart(incident: Incident) -> str:
     """A plain length, as tables are saved as values; a dash where nobody told of any of it."""
     if incident.restarted_at is None:
-        return "not yet"
+        return text.to_restart(incident)
     return (
         text.DASH
         if (incident.untold_ns or incident.is_down_untold) and not incident.time_to_restart_ns

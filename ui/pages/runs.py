@@ -16,6 +16,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
 from rerail.server.core.facts import Phase
+from rerail.server.core.infrastructure import known_words
 from rerail.server.core.view import RunState
 from rerail.server.queries import Queries
 from rerail.server.query_results import RunRow
@@ -212,7 +213,10 @@ def grid_row(row: RunRow, strip: Sequence[StripColumn | None] = ()) -> dict[str,
         "training": row.training_goodput,
         "infrastructure": row.infrastructure_goodput,
         "training_text": text.share(row.training_goodput, text.DASH),
-        "infrastructure_text": text.share(row.infrastructure_goodput, text.DASH),
+        "infrastructure_text": _infrastructure(row),
+        "infrastructure_least": ""
+        if row.infrastructure_goodput_least is None
+        else f", at least {text.share(row.infrastructure_goodput_least)}",
         "phases": [
             [
                 css_name(phase),
@@ -237,6 +241,11 @@ def grid_row(row: RunRow, strip: Sequence[StripColumn | None] = ()) -> dict[str,
         ],
         "error": row.error,
     }
+
+
+def _infrastructure(row: RunRow) -> str:
+    unknown = text.UNKNOWN if row.elapsed_ns else text.DASH
+    return known_words(row.infrastructure_goodput, is_most=row.infrastructure_goodput_is_most, unknown=unknown)
 
 
 def _strip(columns: Sequence[StripColumn | None]) -> dict[str, object] | None:

@@ -52,7 +52,8 @@ ADVICE = {
     "RESTART_BM": "Drain the node and reboot it; where the GPU is lost again, have it replaced.",
 }
 """NVIDIA's immediate action as advice, the one that goes farthest last."""
-_FARTHEST = {words: place for place, words in enumerate(ADVICE.values())}
+FARTHEST = {words: place for place, words in enumerate(ADVICE.values())}
+"""How far an advice goes beside the others."""
 KERNEL = frozenset({"kernel", "dmesg", "journal", "dcgm"})
 MISSING = (Wanted("the kernel log of the node (NVRM: Xid …), which names the GPU", Kind.KERNEL_LOG),)
 APPLICATION = "user_exception"
@@ -131,10 +132,10 @@ def match(case: Case) -> Match | None:
 def _advice(case: Case, chosen: Sign, signs: Sequence[Sign]) -> str | None:
     """NVIDIA's action where XIDs accuse, with what the driver recommends; None for the rule's own advice."""
     advice = chosen.reading.advice
-    if advice is None or advice not in _FARTHEST:
+    if advice is None or advice not in FARTHEST:
         return advice
     told = [sign.reading.advice or "" for sign in signs if sign.node == chosen.node]
-    advice = max([advice, *(each for each in told if each in _FARTHEST)], key=lambda words: _FARTHEST[words])
+    advice = max([advice, *(each for each in told if each in FARTHEST)], key=lambda words: FARTHEST[words])
     recommended = [
         line.recovery.recommended
         for sign in case.signs
