@@ -28,13 +28,16 @@ explore: install  ## property tests on new examples, twenty times as many: what 
 	@RERAIL_EXPLORE=1 $(BIN)/python -m pytest -n $(WORKERS) $$(grep -rlE '^from hypothesis' tests --include='test_*.py')
 
 FUZZ_SECONDS ?= 60
+FUZZED := log kernel flight-recorder scheduler
 
 fuzz: install  ## coverage-guided fuzzing of every parser, FUZZ_SECONDS each (installs atheris)
 	@$(BIN)/python -c "import atheris" 2>/dev/null || $(BIN)/pip install --quiet atheris
 	@mkdir -p build/fuzz
-	@for parser in log kernel flight-recorder scheduler; do \
+	@set -- $(FUZZED); echo "$$# parsers, $(FUZZ_SECONDS) s each: it takes $$(( $$# * $(FUZZ_SECONDS) )) s, and some to start"; \
+	place=0; for parser in "$$@"; do place=$$((place + 1)); echo "== $$place of $$#: $$parser"; \
 	  (cd build/fuzz && ../../$(BIN)/python ../../tests/fuzz/parsers.py $$parser -max_total_time=$(FUZZ_SECONDS) $$parser) \
-	  || exit 1; done
+	  || { echo "$$parser stopped; an input that it found is in build/fuzz, named $$parser-crash-… or the like"; exit 1; }; \
+	  echo "Done with $$parser ($$place of $$#): nothing found"; done
 
 check: install types  ## format, lint, types
 	@$(BIN)/ruff format --check .

@@ -49,6 +49,8 @@ class OldFile:
     """When it is imported, in ns, by which a log that broke off long ago is told; None: it may still be written."""
     ends: Ends | None = None
     """None: nobody judges them."""
+    node: str | None = None
+    """The machine that a line is of which names none; None where nobody said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class ImportFormat:
     cannot_tell: str = ""
     """What such records do not hold, in a sentence."""
     options: frozenset[str] = frozenset()
-    """Which of `--zone` and `--still-running` it heeds; the others hold for every format."""
+    """Which of `--zone`, `--node` and `--still-running` it heeds; the others hold for every format."""
 
 
 def formats() -> dict[str, ImportFormat]:

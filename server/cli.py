@@ -102,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     facts.add_argument(
         "--zone", metavar="ZONE", help="of stamps that name none: Asia/Seoul, +09:00 or local (default UTC)"
     )
+    facts.add_argument("--node", metavar="NAME", help="of a kernel log: the machine of lines that name none (dmesg -T)")
     facts.add_argument(
         "--still-running",
         action="store_true",

@@ -99,7 +99,7 @@ def _machines_sentence(said: Sequence[MachineWord]) -> tuple[Phrase, ...]:
     first = most_serious(said)
     nodes = len({word.node for word in said})
     what = first.text if first.source else text.NODE_STATES.get(first.code or "", first.code or "")
-    what = what if len(what) <= LONGEST_WORD else what[: LONGEST_WORD - 1] + "…"
+    what = what.rstrip(".") if len(what) <= LONGEST_WORD else what[: LONGEST_WORD - 1] + "…"
     of_many = f", the most serious of {text.number(len(said))} statements of {text.count(nodes, 'node')}"
     return (
         Phrase("Its machines spoke: "),

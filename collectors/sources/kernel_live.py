@@ -233,8 +233,12 @@ class KernelSource:
         known_as: Iterable[str] = (),
         since_hours: float = 1.0,
         now: Callable[[], float] = time.time,
+        is_guessed: bool = False,
     ) -> None:
-        """`node` is this machine; `known_as`: what else it is called by log daemons."""
+        """`node` is this machine; `known_as`: what else it is called by log daemons. `is_guessed`: nobody said that
+        the file is of this machine, so that once a line names none it is said whose it is taken to be.
+        """
+        self._is_guessed = is_guessed
         self.name = "kernel"
         self._names = {"localhost", *map(_short, (node, *known_as))}
         self._opening = opening
@@ -322,6 +326,11 @@ class KernelSource:
         )  # fmt: skip
 
     def _node_of(self, said: Said) -> str:
+        if said.host is None and self._is_guessed:
+            self._is_guessed = False
+            logger.warning(
+                "kernel: lines name no machine: taken to be of this one (%s); --node says whose they are", self._node
+            )
         return self._node if said.host is None or _short(said.host) in self._names else said.host[:200]
 
     def _sight(self, memory: dict[str, Any]) -> PartialSight:
@@ -367,8 +376,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--file", type=Path, help="follow a file that a log daemon writes, such as /var/log/kern.log")
     parser.add_argument(
         "--node",
-        help="the name of this machine (default: as recorders name it); a line of "
-        "--file that names another is of that one",
+        help="the name of this machine (default: as recorders name it), or of the one that --file is of where its "
+        "lines name none (dmesg -T); a line that names another is of that one",
     )
     parser.add_argument(
         "--since-hours", type=number_between(0), default=1.0, help="how far the first look goes back (default 1)"
@@ -386,7 +395,12 @@ def _make(arguments: argparse.Namespace) -> tuple[Source, ...]:
         opening = FileOpening(arguments.file)
     node = arguments.node or identity().node
     known_as = () if arguments.node else (socket.gethostname(),)
-    return (KernelSource(opening, node, lambda: run, known_as=known_as, since_hours=arguments.since_hours),)
+    is_guessed = arguments.file is not None and not arguments.node
+    return (
+        KernelSource(
+            opening, node, lambda: run, known_as=known_as, since_hours=arguments.since_hours, is_guessed=is_guessed
+        ),
+    )
 
 
 SOURCE = LiveSource(

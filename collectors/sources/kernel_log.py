@@ -9,8 +9,9 @@ FORMAT = ImportFormat(
     name="kernel",
     summary="a kernel log (dmesg -T, journalctl -k, syslog): XIDs, lost GPUs, OOM kills",
     read=read_kernel,
-    example="--run llm /var/log/kern.log --zone Europe/Berlin",
+    example="--run llm dmesg.txt --node gpu-17 --zone Europe/Berlin",
     tells="XIDs, lost GPUs, kills for memory, crashed machines, links that went down, with the machine's name",
-    cannot_tell="which run a line is about, and lines whose stamps count from the machine's start (dmesg without -T)",
-    options=frozenset({"--zone"}),
+    cannot_tell="which run a line is about, whose a line is that names no machine (dmesg -T: give --node), and "
+    "lines whose stamps count from the machine's start (dmesg without -T)",
+    options=frozenset({"--zone", "--node"}),
 )

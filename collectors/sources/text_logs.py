@@ -78,8 +78,8 @@ def _whole(old: OldFile, kind: str, fallback_at: int | None = None) -> Read:
     lines = LinesFile(old)
     return read_log(
         lines,  # type: ignore[arg-type]
-        emitter=f"{kind}/{place_of(old)}", run=old.run or old.stem, zone_seconds=old.zone_seconds, latest=old.at,
-        written_at=old.at, is_dated=lines.let_go,
+        emitter=f"{kind}/{place_of(old)}", run=old.run or old.stem, node=old.node,
+        zone_seconds=old.zone_seconds, latest=old.at, written_at=old.at, is_dated=lines.let_go,
         fallback_at=fallback_at,
     )  # fmt: skip
 
@@ -161,6 +161,9 @@ def read_kernel(old: OldFile) -> Iterator[Fact]:
     """What the kernel said."""
     read = _whole(old, "kernel")
     read.facts = [fact for fact in read.facts if isinstance(fact, Evidence) and fact.source == "kernel"]
+    if unnamed := sum(fact.node is None for fact in read.facts if isinstance(fact, Evidence)):
+        old.remark(f"{_count(unnamed, 'line')} that matter{'s' * (unnamed == 1)} name{'s' * (unnamed == 1)} no machine "
+                   "(`dmesg -T`): --node NAME says whose they are")  # fmt: skip
     yield from _dated(old, read)
 
 

@@ -14,7 +14,7 @@ FACTS = ImportFormat(
     tells="whatever they state, under the identity that they carry",
     cannot_tell="anything about a line that is refused, which is named with its field, its value and why",
 )
-OWN_OPTIONS = frozenset({"--zone", "--still-running"})
+OWN_OPTIONS = frozenset({"--zone", "--node", "--still-running"})
 """Options that not every format heeds."""
 
 

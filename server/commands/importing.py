@@ -91,6 +91,8 @@ def import_files(parsed: argparse.Namespace) -> int:
             raise RerailError(f"no format is named {parsed.format!r}: {names}; a launcher's log is `logs`")
         if parsed.zone is not None and "--zone" not in old_format.options:
             raise RerailError(f"--zone {parsed.zone!r}: {parsed.format} does not heed it, only kernel and logs do")
+    if parsed.node is not None and (old_format is None or "--node" not in old_format.options):
+        raise RerailError(f"--node {parsed.node!r}: {parsed.format} does not heed it, only kernel does")
     counts = Counts()
     paths = [path for given in parsed.paths for path in _files_of(given, old_format)]
     taken = Taken()
@@ -102,7 +104,7 @@ def import_files(parsed: argparse.Namespace) -> int:
     )  # fmt: skip
     ends = OpenEnds()
     files = [
-        _File(path, parsed.run_id, old_format, counts, taken, zone, now, paths if together else (), ends)
+        _File(path, parsed.run_id, old_format, counts, taken, zone, now, paths if together else (), ends, parsed.node)
         for path in (paths[:1] if together else paths)
     ]
     if parsed.stdout:
@@ -214,8 +216,10 @@ class _File:
     def __init__(
         self, path: str, run_id: str | None, old_format: ImportFormat | None, counts: Counts, taken: Taken,
         zone: int = 0, now: int | None = None, together: Sequence[str] = (), ends: Ends | None = None,
+        node: str | None = None,
     ) -> None:  # fmt: skip
         self.path = path
+        self._node = node
         self._zone = zone
         self._now = now
         self._ends = ends
@@ -279,6 +283,7 @@ class _File:
             zone_seconds=self._zone,
             now=self._now,
             ends=self._ends,
+            node=self._node,
             refuse=self._refuse,
             remark=self._remark,
         )

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from rerail.server.api.answers import incident_answer, plain, run_answer
 from rerail.server.commands.answered import Told, answered, server_of, told_by_server
 from rerail.server.core.infrastructure import known_words, least_words
-from rerail.server.core.words import DOWN_UNTOLD, at_least, each_step, to_restart
+from rerail.server.core.words import DOWN_UNTOLD, THIN, at_least, each_step, to_restart
 from rerail.server.errors import RerailError
 from rerail.server.instants import parse_instant
 from rerail.server.queries import Queries
@@ -62,10 +62,11 @@ def show_runs(parsed: argparse.Namespace) -> int:
 
 
 def infrastructure_words(row: Told) -> str:
-    """`97.5 %`, `≤ 97.5 %`, `unknown (≥ 1.2 %)`: as `core/infrastructure.py` has it."""
+    """`97.5%`, `≤ 97.5%`, `unknown (≥ 1.2%)`: as `core/infrastructure.py` has it."""
     least = row.real("infrastructure_goodput_least")
     known = known_words(row.real("infrastructure_goodput"), is_most=row.flag("infrastructure_goodput_is_most"))
-    return known if least is None else f"{known} (≥ {known_words(least, is_most=False)})"
+    words = known if least is None else f"{known} (≥ {known_words(least, is_most=False)})"
+    return words.replace(THIN, "")
 
 
 def show_run(parsed: argparse.Namespace) -> int:
@@ -111,8 +112,7 @@ def show_incidents(parsed: argparse.Namespace) -> int:
                 row.text("incident_id"),
                 row.second("started_at", ""),
                 _to_restart(row),
-                _recovery(row.nanoseconds("time_to_recover_seconds"), is_down_untold=row.flag("is_down_untold"))
-                + ("+" if row.flag("is_open") else ""),
+                _to_recover(row),
                 _lost_steps(row),
                 row.text("cause"),
                 "planned" if row.flag("is_planned") else "open" if row.flag("is_open") else "",
@@ -129,6 +129,12 @@ def _to_restart(row: Told) -> str:
         is_restarted=row.told.get("restarted_at") is not None, is_open=row.flag("is_open"),
         is_down_untold=row.flag("is_down_untold"),
     )  # fmt: skip
+
+
+def _to_recover(row: Told) -> str:
+    if row.told.get("ended_at") is None:
+        return "not yet" if row.flag("is_open") else "never"
+    return _recovery(row.nanoseconds("time_to_recover_seconds"), is_down_untold=row.flag("is_down_untold"))
 
 
 def _lost_steps(row: Told) -> str:
@@ -256,8 +262,8 @@ def _in_words(shown: Told) -> str:
         shown.real("infrastructure_goodput_least"), shown.nanoseconds("infrastructure_untold_seconds") or 0
     )  # fmt: skip
     if not least:
-        return f"  ({known})" if shown.flag("infrastructure_goodput_is_most") else ""
-    return f"  ({known}; {least})"
+        return f"  ({known.replace(THIN, '')})" if shown.flag("infrastructure_goodput_is_most") else ""
+    return f"  ({known}; {least})".replace(THIN, " ")
 
 
 def _print_unexplained(quality: dict[str, object]) -> None:

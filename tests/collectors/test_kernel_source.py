@@ -340,6 +340,33 @@ def test_a_line_that_names_another_machine_is_of_that_one(tmp_path: Path):
     assert len({fact.emitter for fact in facts}) == 1
 
 
+def test_whose_the_lines_of_another_machine_are_is_asked_and_can_be_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+):
+    path = tmp_path / "dmesg.txt"
+    dmesg = f"[Sun Nov 29 12:00:00 2026] {XID}\n"
+    path.write_text(dmesg * 2 + f"2026-11-29T12:00:00+00:00 gpu-7 kernel: {XID}\n")
+
+    def told(*words: str) -> tuple[list[str | None], str]:
+        assert main([*words, "--stdout"]) == 0
+        printed = capsys.readouterr()
+        facts = [decode_line(line.encode()) for line in printed.out.splitlines()]
+        return [fact.node for fact in facts if isinstance(fact, Evidence)], printed.err
+
+    imported, said = told("import", "kernel", str(path), "--run", "llm")
+    assert imported == [None, None, "gpu-7"]
+    assert "2 lines that matter name no machine (`dmesg -T`): --node NAME says whose they are" in said
+    named, said = told("import", "kernel", str(path), "--run", "llm", "--node", "gpu-9")
+    assert (named, said) == (["gpu-9", "gpu-9", "gpu-7"], "")
+    followed = ("collect", "kernel", "--file", str(path), "--run-id", "llm", "--once", "--since-hours", "100000")
+    here, _ = told(*followed)
+    assert here[0] == here[1] != "gpu-7" and here[2] == "gpu-7"
+    assert caplog.text.count("--node says whose they are") == 1
+    assert told(*followed, "--node", "gpu-9")[0] == named
+    assert main(["import", "logs", str(path), "--run", "llm", "--node", "gpu-9"]) == 1
+    assert "--node 'gpu-9': logs does not heed it, only kernel does" in capsys.readouterr().err
+
+
 def test_while_no_run_is_known_nothing_is_read():
     run: list[str] = []
     source = KernelSource(KmsgOpening(Ring(RECORDS), lambda: "b", lambda: BOOTED), "n", lambda: run[0] if run else None,
