@@ -165,7 +165,7 @@ def _bar(match: re.Match[str], text: str) -> Progress:
     )  # fmt: skip
 
 
-def _unnamed_bar(match: re.Match[str], text: str) -> Progress:
+def _unnamed_bar(match: re.Match[str], _text: str) -> Progress:
     """A bar of Lightning in the epoch that it goes on in: it tells the epoch and its length only when that is over."""
     clock = sum(int(part) * 60**place for place, part in enumerate(reversed(match["clock"].split(":"))))
     return Progress(Told.STEP, "lightning", bar_seconds=clock, of_epoch=_count(match["done"]))
@@ -312,7 +312,10 @@ _RULES: tuple[_Rule, ...] = (
     _Rule(("GPU available: ",), re.compile(r"^GPU available: "), _plain(Told.BANNER, "lightning")),
     _Rule(
         ("Training: ",),
-        re.compile(r"^\s{0,3}Training: {1,8}\|[^|]{0,200}\| {0,4}(?P<done>\d{1,12})/\? \[(?P<clock>\d{1,6}(?::\d\d){1,3})<"),
+        re.compile(
+            r"^\s{0,3}Training: {1,8}\|[^|]{0,200}\| {0,4}(?P<done>\d{1,12})/\? "
+            r"\[(?P<clock>\d{1,6}(?::\d\d){1,3})<"
+        ),
         _unnamed_bar,
     ),
     _Rule(("rainable params",), re.compile(r"^(?:.{1,20}\s)?Trainable params\b"), _plain(Told.FITTING, "lightning")),
@@ -616,8 +619,8 @@ _RULES: tuple[_Rule, ...] = (
 
 SIGNS: tuple[bytes, ...] = (
     b"step", b"Step", b"STEP", b"iter", b"Iter", b"heckpoint", b"tates", b"ckpt", b"CHECKPOINT", b"%|", b"world size",
-    b"datetime", b"raining", b"rainable params", b"unning Eval", b"_runtime", b"async_save", b"stopped: `max_", b"Starting job",
-    b"TorchBackend", b"Jax Version", b"setting up devices",
+    b"datetime", b"raining", b"rainable params", b"unning Eval", b"_runtime", b"async_save", b"stopped: `max_",
+    b"Starting job", b"TorchBackend", b"Jax Version", b"setting up devices",
     b"GPU available", b"[NeMo ", b"\xe2\x94\x81",
 )  # fmt: skip
 """One of them stands in every line that tells something; none holds a digit."""
