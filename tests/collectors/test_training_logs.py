@@ -24,6 +24,7 @@ from rerail.server.core.facts import (
     CheckpointLoaded,
     CheckpointMoment,
     Evidence,
+    Exit,
     Fact,
     RunEnded,
     RunStarted,
@@ -185,6 +186,23 @@ def test_bars_of_lightning_tell_no_restart_load_or_end_that_was_not(name: str, t
             polled = source.poll(cursor) if cut < len(content) else source.finish(cursor)
             facts, cursor = [*facts, *polled.facts], polled.cursor
         is_as_it_was(facts, name)
+
+
+def test_an_attempt_that_only_ends_was_there_since_the_first_stamp_of_its_log():
+    """A terminal of no width shows no bar, and torchrun at its usual level tells no start."""
+    ends = "torch/distributed/elastic/multiprocessing/api.py"
+    facts = whole(
+        'Script started on 2026-11-30 14:38:53+00:00 [COMMAND="torchrun train.py"]\n'
+        "[rank1]:[W1130 14:39:10.415577898 reducer.cpp:1529] Warning: find_unused_parameters=True was specified\n"
+        "{'loss': '0.3384', 'grad_norm': '0.8356', 'learning_rate': '4.667e-05', 'epoch': '0.002'}\n"
+        '[rank0]: Traceback (most recent call last):\n[rank0]:   File "/w/hf.py", line 33, in <module>\n'
+        "[rank0]: ValueError: bad batch\n"
+        f"W1130 14:39:23.720000 2618 {ends}:1028] Sending process 2647 closing signal SIGTERM\n"
+        f"E1130 14:39:23.954000 2618 {ends}:1002] failed (exitcode: 1) local_rank: 0 (pid: 2646) of binary: python\n"
+    )
+    (attempt,) = view_of(facts).attempts
+    assert attempt.started_at == 1796049533 * 10**9
+    assert [(fact.at, fact.exit_code) for fact in facts if isinstance(fact, Exit)] == [(1796049563954 * 10**6, 1)]
 
 
 def test_followed_bars_of_transformers_begin_where_the_first_look_saw_them(tmp_path: Path):
