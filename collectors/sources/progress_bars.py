@@ -201,7 +201,8 @@ class Bars:
         settled = max(settled, first_bar[9])
         self._own.begin_where_due(began)
         self._waiting.settle(began, None)
-        self._begins(began, first_bar)
+        apart = next((bar[0] - first_bar[0] for bar in bars if bar[0] > first_bar[0]), None)
+        self._begins(began, first_bar, apart)
         at = began
         for step, clock, seconds, epoch, total, first, framework, stream, rank, ahead in bars:
             before, at = at, min(self._read_by(began + clock * SECOND), until)
@@ -227,8 +228,11 @@ class Bars:
         heard = self._training.state.heard_at if self._instants.dates_by_reading else None
         return at if heard is None else max(at, heard)
 
-    def _begins(self, at: int, bar: list[Any]) -> None:
-        """An epoch began when its bar's clock was at 0: its steps, but those that were loaded, came after that."""
+    def _begins(self, at: int, bar: list[Any], apart: int | None) -> None:
+        """An epoch began when its bar's clock was at 0: its steps, but those that were loaded, came after that.
+
+        `apart`: the next state of the bar is so many steps further. Behind a load, the first may be in mid-epoch.
+        """
         step, _, _, epoch, total, _, framework, *_ = bar
         self._training.state.framework = self._training.state.framework or framework
         self._own.begin_first(at)
@@ -250,6 +254,8 @@ class Bars:
         elif state.has_steps:
             state.pause_began, state.pause_ended = state.step_at, at
         else:
+            if state.loaded and apart is not None and step - done_before > apart:
+                done_before = step - apart
             state.base, state.since = max(done_before, state.base or 0), at
 
 

@@ -188,6 +188,16 @@ def test_bars_of_lightning_tell_no_restart_load_or_end_that_was_not(name: str, t
         is_as_it_was(facts, name)
 
 
+def test_a_bar_that_goes_on_in_mid_epoch_tells_which_checkpoint_was_loaded():
+    """As above, had the run gone on from step 46: the first state of its bar is the seventh batch of the epoch."""
+    begun = (LOGS / "whole" / "lightning_2.6.6_tqdm_killed.log").read_bytes().decode()
+    before, _, behind = begun.rpartition("Restored all states")
+    kept = [part for part in behind.split("\r") if not any(f"| {done}/?" in part for done in range(1, 7))]
+    facts = whole(f"{before}Restored all states{chr(13).join(kept)}", 1796050002 * 10**9)
+    assert [fact.step for fact in facts if isinstance(fact, CheckpointLoaded)] == [46]
+    assert [(each.first_step, each.last_step) for each in view_of(facts).attempts] == [(1, 45), (47, 80)]
+
+
 def test_an_attempt_that_only_ends_was_there_since_the_first_stamp_of_its_log():
     """A terminal of no width shows no bar, and torchrun at its usual level tells no start."""
     ends = "torch/distributed/elastic/multiprocessing/api.py"
