@@ -54,6 +54,8 @@ LOADS = frozenset({Told.LOADING, Told.RESUMING, Told.LOADED})
 SOONER = 5
 """Steps that took this part of the usual time were not done but loaded."""
 _BEGINS_WITH_BAR = re.compile(rb"\s{0,8}\d{1,3}%\|")
+_TORCHRUN_ENDS = re.compile(rb"\] (?:Sending process \d{1,9} closing signal|failed \(exitcode: )")
+"""All that torchrun tells at its usual log level, where an attempt ends: the log shows since when it was there."""
 _TIME_OF_DAY = re.compile(rb"(?<![\d:])\d\d:\d\d:\d\d(?![\d:])|^\d{9,10}\.\d{1,9} ", re.MULTILINE)
 
 
@@ -108,6 +110,9 @@ class ProgressLog:
             self.bars.date_back(line.at)
             self.waiting.settle(line.at, found[0][0] if found else None, by_another=line.speaker in NOT_OF_TRAINING)
             self.own.hear(line.at)
+            is_end = line.speaker == "torchrun" and _TORCHRUN_ENDS.search(raw) is not None
+            if is_end and (self.state.began_at or line.at) < line.at:
+                self.own.begin_first(line.at)
         if b"async_mode" in raw:
             self.state.is_async = b"disabled" not in raw
         stamp = None

@@ -96,12 +96,9 @@ class Bars:
             return False
         if last is not None:
             return last[3] == told.epoch and last[0] > told.step
-        return (
-            not state.begins
-            and state.has_steps
-            and state.step is not None
-            and told.step < state.step <= told.step + (told.total or 0)
-        )
+        if state.begins or not state.has_steps or state.step is None:
+            return False
+        return told.step < state.step <= told.step + (told.total or 0)
 
     def wait_for_name(self, told: Progress, line: Line) -> None:
         """A bar of an epoch that is not named."""
@@ -171,9 +168,7 @@ class Bars:
         settled = 0
         self._training.is_counted_on = True
         for epoch in reversed(epochs):
-            if self._instants.dates_by_reading:
-                ended = max(ended, self._training.state.heard_at or ended)  # what was read before is dated too late
-            ended += epoch[-1][1] * SECOND
+            ended = min(ended + epoch[-1][1] * SECOND, until)
             settled = self._date_epoch(epoch, ended, waiting, settled)
         self._training.is_counted_on = False
         self._training.state.waiting = [*waiting[settled:], *self._training.state.waiting]
@@ -199,17 +194,18 @@ class Bars:
         `waiting` is what was told without a stamp, `settled` how much of it has its place already; so much has after.
         """
         first_bar, last = bars[0], bars[-1]
-        began = until - last[1] * SECOND
+        began = self._read_by(until - last[1] * SECOND)
         place = self._attempts.place
         self._attempts.back_at(first_bar[5])
         self._training.state.waiting = waiting[settled : first_bar[9]]
         settled = max(settled, first_bar[9])
         self._own.begin_where_due(began)
         self._waiting.settle(began, None)
-        self._begins(began, first_bar)
+        apart = next((bar[0] - first_bar[0] for bar in bars if bar[0] > first_bar[0]), None)
+        self._begins(began, first_bar, apart)
         at = began
         for step, clock, seconds, epoch, total, first, framework, stream, rank, ahead in bars:
-            before, at = at, began + clock * SECOND
+            before, at = at, min(self._read_by(began + clock * SECOND), until)
             if first != self._attempts.offset:
                 self._attempts.back_at(first)
             if ahead > settled:
@@ -227,8 +223,16 @@ class Bars:
         self._training.state.bar_base, self._training.state.bar_epoch = [until, last[1]], last[3]
         return settled
 
-    def _begins(self, at: int, bar: list[Any]) -> None:
-        """An epoch began when its bar's clock was at 0: its steps, but those that were loaded, came after that."""
+    def _read_by(self, at: int) -> int:
+        """Of a log that is dated by when it is read, nothing is before what was read earlier, which came sooner."""
+        heard = self._training.state.heard_at if self._instants.dates_by_reading else None
+        return at if heard is None else max(at, heard)
+
+    def _begins(self, at: int, bar: list[Any], apart: int | None) -> None:
+        """An epoch began when its bar's clock was at 0: its steps, but those that were loaded, came after that.
+
+        `apart`: the next state of the bar is so many steps further. Behind a load, the first may be in mid-epoch.
+        """
         step, _, _, epoch, total, _, framework, *_ = bar
         self._training.state.framework = self._training.state.framework or framework
         self._own.begin_first(at)
@@ -250,6 +254,8 @@ class Bars:
         elif state.has_steps:
             state.pause_began, state.pause_ended = state.step_at, at
         else:
+            if state.loaded and apart is not None and step - done_before > apart:
+                done_before = step - apart
             state.base, state.since = max(done_before, state.base or 0), at
 
 

@@ -320,7 +320,8 @@ _RULES: tuple[_Rule, ...] = (
     _Rule(
         ("Training: ",),
         re.compile(
-            r"^\s{0,3}Training: {1,8}\|[^|]{0,200}\| {0,4}(?P<done>\d{1,12})/\? \[(?P<clock>\d{1,6}(?::\d\d){1,3})<"
+            r"^\s{0,3}Training: {1,8}\|[^|]{0,200}\| {0,4}(?P<done>\d{1,12})/\? "
+            r"\[(?P<clock>\d{1,6}(?::\d\d){1,3})<"
         ),
         _unnamed_bar,
     ),
@@ -657,8 +658,7 @@ _RULES: tuple[_Rule, ...] = (
 SIGNS: tuple[bytes, ...] = (
     b"step", b"Step", b"STEP", b"iter", b"Iter", b"heckpoint", b"tates", b"ckpt", b"CHECKPOINT", b"%|", b"world size",
     b"datetime", b"raining", b"rainable params", b"unning Eval", b"_runtime", b"async_save", b"stopped: `max_",
-    b"Starting job",
-    b"TorchBackend", b"Jax Version", b"setting up devices",
+    b"Starting job", b"TorchBackend", b"Jax Version", b"setting up devices",
     b"GPU available", b"[NeMo ", b"\xe2\x94\x81", b"Finished save", b"Finished load in", b"blocking save",
 )  # fmt: skip
 """One of them stands in every line that tells something; none holds a digit."""

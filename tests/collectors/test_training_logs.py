@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import random
 import tempfile
 import time
 from dataclasses import replace
@@ -23,6 +24,7 @@ from rerail.server.core.facts import (
     CheckpointLoaded,
     CheckpointMoment,
     Evidence,
+    Exit,
     Fact,
     RunEnded,
     RunStarted,
@@ -140,6 +142,91 @@ def test_the_launcher_of_deepspeed_tells_attempts_where_no_step_is_printed():
     ]  # fmt: skip
     assert (view.outcome, view.data_quality.contradictions) == ("completed", ())
     assert distinct(facts)
+
+
+LIGHTNING_RUNS = {
+    "tqdm": (1796050265.760, [(1, 80, 0, "completed")], [], 0),
+    "tqdm_killed": (1796050002.380, [(1, 45, 0, None), (41, 80, 40, "completed")], [40], 5),
+    "rich": (1796050265.596, [(1, 80, 0, "completed")], [], 0),
+    "rich_terminal_killed": (1796049636.495, [(1, 45, 0, None), (41, 80, 40, "completed")], [], 5),
+    "rich_killed": (1796049579.531, [(None, None, None, None), (61, 80, 60, "completed")], [], None),
+}
+"""Real runs of Lightning 2.6.6 on one machine, 80 steps in four epochs: when the log was written last, and attempts as
+`(first step, last step, resumed from, outcome)`, loads that are told, and steps that were lost.
+
+The killed ones died in step 46, which no bar shows any more, and went on from step 40 of `last.ckpt`. In a file rich
+draws one bar, at the end: `rich_killed` shows two starts, a load and the steps from 61 on."""
+
+
+def is_as_it_was(facts: list[Fact], name: str) -> None:
+    _, attempts, loads, lost = LIGHTNING_RUNS[name]
+    view = view_of(facts)
+    told = [(each.first_step, each.last_step, each.resumed_from_step, each.outcome) for each in view.attempts]
+    assert told == attempts
+    assert [fact.step for fact in facts if isinstance(fact, CheckpointLoaded)] == loads
+    assert [each.lost_steps or 0 for each in view.incidents] == ([lost or 0] if len(attempts) > 1 else [])
+    assert (view.outcome, view.high_water_step, view.data_quality.contradictions) == ("completed", 80, ())
+    assert distinct(facts)
+
+
+@pytest.mark.parametrize("name", LIGHTNING_RUNS)
+def test_bars_of_lightning_tell_no_restart_load_or_end_that_was_not(name: str, tmp_path: Path):
+    """Imported, and followed from one look to the next by new instances, wherever the log had come to."""
+    content = (LOGS / "whole" / f"lightning_2.6.6_{name}.log").read_bytes()
+    written_at = LIGHTNING_RUNS[name][0]
+    is_as_it_was(read_log(io.BytesIO(content), emitter="e", run="r", written_at=round(written_at * 1e9)).facts, name)
+    growing = tmp_path / "train.log"
+    for seed in range(3):
+        facts: list[Fact] = []
+        cursor: str | None = None
+        for cut in [*sorted(random.Random(seed).sample(range(1, len(content)), k=8)), len(content), len(content)]:
+            growing.write_bytes(content[:cut])
+            os.utime(growing, (written_at - 40 * (1 - cut / len(content)),) * 2)
+            source = LauncherSource(node="vm", run="r", log=growing, zone_seconds=0)
+            polled = source.poll(cursor) if cut < len(content) else source.finish(cursor)
+            facts, cursor = [*facts, *polled.facts], polled.cursor
+        is_as_it_was(facts, name)
+
+
+def test_a_bar_that_goes_on_in_mid_epoch_tells_which_checkpoint_was_loaded():
+    """As above, had the run gone on from step 46: the first state of its bar is the seventh batch of the epoch."""
+    begun = (LOGS / "whole" / "lightning_2.6.6_tqdm_killed.log").read_bytes().decode()
+    before, _, behind = begun.rpartition("Restored all states")
+    kept = [part for part in behind.split("\r") if not any(f"| {done}/?" in part for done in range(1, 7))]
+    facts = whole(f"{before}Restored all states{chr(13).join(kept)}", 1796050002 * 10**9)
+    assert [fact.step for fact in facts if isinstance(fact, CheckpointLoaded)] == [46]
+    assert [(each.first_step, each.last_step) for each in view_of(facts).attempts] == [(1, 45), (47, 80)]
+
+
+def test_an_attempt_that_only_ends_was_there_since_the_first_stamp_of_its_log():
+    """A terminal of no width shows no bar, and torchrun at its usual level tells no start."""
+    ends = "torch/distributed/elastic/multiprocessing/api.py"
+    facts = whole(
+        'Script started on 2026-11-30 14:38:53+00:00 [COMMAND="torchrun train.py"]\n'
+        "[rank1]:[W1130 14:39:10.415577898 reducer.cpp:1529] Warning: find_unused_parameters=True was specified\n"
+        "{'loss': '0.3384', 'grad_norm': '0.8356', 'learning_rate': '4.667e-05', 'epoch': '0.002'}\n"
+        '[rank0]: Traceback (most recent call last):\n[rank0]:   File "/w/hf.py", line 33, in <module>\n'
+        "[rank0]: ValueError: bad batch\n"
+        f"W1130 14:39:23.720000 2618 {ends}:1028] Sending process 2647 closing signal SIGTERM\n"
+        f"E1130 14:39:23.954000 2618 {ends}:1002] failed (exitcode: 1) local_rank: 0 (pid: 2646) of binary: python\n"
+    )
+    (attempt,) = view_of(facts).attempts
+    assert attempt.started_at == 1796049533 * 10**9
+    assert [(fact.at, fact.exit_code) for fact in facts if isinstance(fact, Exit)] == [(1796049563954 * 10**6, 1)]
+
+
+def test_followed_bars_of_transformers_begin_where_the_first_look_saw_them(tmp_path: Path):
+    """Which bar is that of training is told by what the trainer prints beside it, after the first look."""
+    states = [f"\r  {step}%|#| {step}/60 [00:0{step // 4}<00:15, {' 3.93' if step else '?'}it/s]" for step in range(10)]
+    beside = "\r          \r{'loss': '0.3345', 'grad_norm': '0.8569', 'epoch': '0.001'}\n"
+    growing, text, facts, cursor = tmp_path / "train.log", "Using 1 device\n", [], None
+    for part in ["".join(states[:4]), "".join(states[4:6]) + beside, "".join(states[6:]) + beside]:
+        text += part
+        growing.write_text(text)
+        polled = LauncherSource(node="vm", run="r", log=growing, zone_seconds=0).poll(cursor)
+        facts, cursor = [*facts, *polled.facts], polled.cursor
+    (attempt,) = view_of(facts).attempts
+    assert (attempt.first_step, attempt.last_step, attempt.resumed_from_step) == (1, 9, 0)
 
 
 def bars(epoch: int, *, end: str = "\n") -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from rerail.server.core.cause_rules import CauseRule, line
 from rerail.server.core.view import Domain
 
+SHARD = r"(?:model|weights?|optim\w{0,6}|ckpt|distcp|checkpoint)[ _-]shard"
+"""Shards are also those of a data set: alone the word says nothing of a checkpoint."""
 SAYS = "{where} could not use a checkpoint: {words}."
 
 RULE = CauseRule(
@@ -16,9 +18,9 @@ RULE = CauseRule(
         line(
             r"PytorchStreamReader failed[^\n]{0,120}"
             r"|invalid header or archive is corrupted|failed finding central directory"
-            r"|(?:checkpoint|shard|state[_ ]dict|safetensors)"
+            rf"|(?:checkpoint|{SHARD}|state[_ ]dict|safetensors)"
             r"[^\n]{0,80}(?:is |are |was |file )?(?:corrupt(?:ed)?|truncated|incomplete)\b[^\n]{0,60}"
-            r"|corrupt(?:ed)? (?:checkpoint|shard|state)[^\n]{0,80}"
+            rf"|corrupt(?:ed)? (?:checkpoint|{SHARD}|state)[^\n]{{0,80}}"
             r"|checksum mismatch[^\n]{0,120}|SafetensorError[^\n]{0,120}"
             r"|BadZipFile: [^\n]{0,120}|Bad CRC-32 for file[^\n]{0,120}"
             r"|Error while deserializing header[^\n]{0,80}|UnpicklingError[^\n]{0,120}"
