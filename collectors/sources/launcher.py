@@ -171,6 +171,7 @@ class LauncherSource:
             progress.bars.date_end(status.st_mtime_ns)
             progress.steps.flush_all()
             attempts.finish()
+            progress.own.end_where_done()
             if attempts.waits_for_relaunch:
                 attempts.next_where_printed(last_bytes(path, offset), offset)
         elif offset == begin and time.time() - status.st_mtime > HELD_SECONDS:
@@ -182,6 +183,7 @@ class LauncherSource:
             if time.time() - status.st_mtime > GRACE_SECONDS:
                 progress.steps.flush_all()
                 attempts.end_where_told(progress.state.step_offset)
+                progress.own.end_where_done()
             if time.time() - status.st_mtime > LEAST_SILENCE_NS / 1e9 and offset:
                 attempts.end_of_error_alone(offset - 1)
         progress.steps.flush()

@@ -503,6 +503,7 @@ def _read(
     if not options.worker_only:
         attempts.next_where_printed(reader.ended_with, read.bytes)
         log.end_as_reported(progress.state.step_offset)
+        progress.own.end_where_done()
         progress.own.end_where_it_broke()
     read.zone_is_told = read.is_stamped and (clock.is_calibrated or not log.zones_untold)
     read.lines_looked_at, read.lines_counted = reader.lines_looked_at, reader.lines_counted

@@ -31,6 +31,7 @@ from dataclasses import replace
 
 from rerail.collectors.sources.alike_lines import SECOND
 from rerail.collectors.sources.attempts import Attempts
+from rerail.collectors.sources.going_on import is_done
 from rerail.collectors.sources.log_lines import Line, LocalClock
 from rerail.collectors.sources.progress_alike import AlikeSteps
 from rerail.collectors.sources.progress_attempts import OwnAttempts
@@ -150,6 +151,8 @@ class ProgressLog:
                 elif at is not None and line.at is None and stamp is None and told.epoch is None:
                     self.alike.learn_bar(raw, line)
         self.training.is_counted_on = False
+        if b"raining" in raw and not found and is_done(line.text):
+            self.own.is_done(line.at if line.at is not None else stamp, line.text)
         return bool(found) and not is_of_a_terminal  # what stands behind a bar is still to be read
 
     def _tell(self, told: Progress, at: int | None, line: Line) -> None:
@@ -256,6 +259,7 @@ class ProgressLog:
         self.own.begin_first(at)
         if state.has_steps and step == state.step:
             return
+        state.done = []
         if state.has_steps and state.loading and state.loading[0] is None:
             state.loading = []  # training goes on: what was loaded was something else
         if not state.has_steps:

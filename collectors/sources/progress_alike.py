@@ -64,7 +64,7 @@ class AlikeSteps:
         state, known, alikes = self._training.state, self._attempts.state, self._alikes
         if (
             not alikes or not self._is_undisturbed or not state.has_steps or state.bars or state.saving or state.first
-            or state.loading
+            or state.loading or state.done
             or known.held or not known.is_started or known.last_at is None or state.step_at is None
             or (state.pause_began is not None and state.pause_began >= state.step_at)
             or known.attempt != state.attempt

@@ -67,6 +67,9 @@ class ProgressState:
     evaluating: int | None = None
     together: list[Any] = field(default_factory=list)
     """`[first step, start, durations in µs, first byte of the last line]` of steps that are not stated yet."""
+    done: list[Any] = field(default_factory=list)
+    """`[instant, first byte, pieces of evidence until then, words]` of a line by which training is done, while no step
+    follows it."""
     began_at: int | None = None
     """The first stamp of the log, or of the attempt."""
     heard_at: int | None = None

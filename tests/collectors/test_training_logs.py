@@ -1165,3 +1165,41 @@ def test_the_clock_of_who_received_every_line_dates_those_of_the_launcher_too(ow
     ]  # fmt: skip
     told = seconds_by_phase(view)
     assert (told["recomputing"], told["training"]) == pytest.approx((3, 7))
+
+
+TEARDOWN = 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nRuntimeError: CUDA error\n'
+
+
+def plain_loop(minute: int, first: int, last: int) -> str:
+    return "".join(
+        f"2026-11-29 10:{minute:02}:{2 * (step - first + 1):02},000 INFO step {step} loss 2.9\n"
+        for step in range(first, last + 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("between", "outcomes", "scope", "interruptions"),
+    [
+        ("2026-11-29 10:00:11,000 INFO Training finished\n", ["completed", "completed"], "resubmit", 0),
+        ("2026-11-29 10:00:11,000 INFO Finished training epoch 0\n", [None, "completed"], "in_job", 1),
+        ("", [None, "completed"], "in_job", 1),
+        ("2026-11-29 10:00:11,000 INFO Training finished\n" + TEARDOWN, ["failed", "completed"], "in_job", 1),
+    ],
+)  # fmt: skip
+def test_what_follows_a_training_that_is_done_is_more_work(
+    between: str, outcomes: list[str | None], scope: str, interruptions: int
+):
+    done = "2026-11-29 10:50:17,000 INFO Training finished\n"
+    facts = whole(plain_loop(0, 1, 5) + between + plain_loop(50, 1, 8) + done)
+    assert [fact.outcome for fact in facts if isinstance(fact, AttemptEnded)] == outcomes
+    assert [fact.scope for fact in facts if isinstance(fact, AttemptStarted)] == [None, scope]
+    (ended,) = [fact for fact in facts if isinstance(fact, RunEnded)]
+    assert (ended.outcome, ended.at % (60 * 10**9)) == ("completed", 17 * 10**9)
+    assert view_of(facts).interruptions == interruptions
+
+
+def test_training_that_goes_on_was_not_done():
+    done = "2026-11-29 10:00:11,000 INFO Training finished\n"
+    facts = whole(plain_loop(0, 1, 5) + done + plain_loop(1, 6, 9))
+    told = [type(fact) for fact in facts if isinstance(fact, (AttemptStarted, AttemptEnded, RunEnded))]
+    assert told == [AttemptStarted]
