@@ -29,6 +29,11 @@ from rerail.server.core.facts import (
     Steps,
 )
 
+NO_STEPS = (
+    "no steps told: no line says that a step is done, in words that are read (docs/training_logs.md lists them); how long "
+    "it trained is unknown"
+)
+
 
 class LinesFile:
     """Lines as a file that is read in blocks, and once more from its beginning where it is not large."""
@@ -137,8 +142,10 @@ def _what_of_training(read: Read) -> str:
     undated = f"{read.steps_undated} lines of steps tell no instant (kubectl logs --timestamps, or `| ts '%.s'`)"
     if dated := read.how_dated():
         undated = f"{undated}; {dated}" if read.steps_undated else dated
+    if not steps and (read.steps_undated or read.bars_dated_back):
+        return f"no steps: {undated}"
     if not steps:
-        return f"no steps: {undated}" if read.steps_undated or read.bars_dated_back else ""
+        return NO_STEPS
     attempts = len({fact.restart for fact in read.facts if isinstance(fact, (AttemptStarted, Steps))})
     saves = len(
         {

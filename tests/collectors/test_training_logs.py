@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from rerail.collectors.sources.launcher import LauncherSource
 from rerail.collectors.sources.log_reader import read_log
 from rerail.collectors.sources.progress_lines import Progress, Told, may_tell, read_progress
+from rerail.collectors.sources.tail import MOST_BYTES
+from rerail.server.cli import main as rerail
 from rerail.server.core.facts import (
     AttemptEnded,
     AttemptStarted,
@@ -1203,3 +1205,18 @@ def test_training_that_goes_on_was_not_done():
     facts = whole(plain_loop(0, 1, 5) + done + plain_loop(1, 6, 9))
     told = [type(fact) for fact in facts if isinstance(fact, (AttemptStarted, AttemptEnded, RunEnded))]
     assert told == [AttemptStarted]
+
+
+def test_a_look_at_all_of_a_log_reads_to_its_end_however_long_it_is(tmp_path: Path):
+    log = tmp_path / "train.log"
+    log.write_text(plain_loop(0, 1, 5) + ("nothing of interest " * 50 + "\n") * 9_000 + plain_loop(1, 6, 9))
+    assert log.stat().st_size > MOST_BYTES
+    facts = list(LauncherSource(node="vm", run="r", log=log, zone_seconds=0).finish(None).facts)
+    assert [(each.first_step, each.last_step) for each in view_of(facts).attempts] == [(1, 9)]
+
+
+def test_an_import_that_told_no_steps_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    log = tmp_path / "train.log"
+    log.write_text("2026-11-29 10:00:11,000 ERROR it broke\nRuntimeError: CUDA error: out of memory\n")
+    assert rerail(["import", "logs", str(log), "--run", "r", "--stdout"]) == 0
+    assert "no steps told: " in capsys.readouterr().err
