@@ -102,6 +102,8 @@ class ProgressLog:
                 raw.decode("utf-8", "replace").rstrip() if is_of_a_terminal else line.raw or line.text
             )
         is_in_between = line.rank is not None and _BEGINS_WITH_BAR.match(raw) is not None
+        if line.at is not None and found and not line.is_zoned and self._is_of_speaker(line):
+            line = replace(line, at=line.at + self.instants.goes_back(found[0][0], line.at))
         # Who is named behind a bar did not draw it.
         drawn = replace(line, rank=None, stream="") if is_in_between else line
         if line.at is not None:
@@ -116,6 +118,8 @@ class ProgressLog:
                 [line.raw[:STAMP_WITHIN]] if line.speaker in ("plain", "rank") else []
             )
             stamp = next((at for part in parts if (at := self.instants.stamp_in(part)) is not None), None)
+            if stamp is not None and found and self._is_of_speaker(line):
+                stamp += self.instants.goes_back(found[0][0], stamp)
             if stamp is None and self.instants.dates_by_reading and any(told.bar_seconds is None for told, _ in found):
                 stamp = self.instants.read_at
             if stamp is not None:
@@ -194,6 +198,9 @@ class ProgressLog:
         else:
             state.said_at = at
             self._moment(told, at)
+
+    def _is_of_speaker(self, line: Line) -> bool:
+        return self.state.speaker is not None and line.stream == self.state.stream
 
     def _is_begun_by(self, line: Line, told: Told) -> bool:
         """Whether words that name no number may count: what they end was begun in their stream."""

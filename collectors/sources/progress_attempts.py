@@ -141,6 +141,7 @@ class OwnAttempts:
             bar_total=state.bar_total, world_size=state.world_size, is_async=state.is_async,
             attempt=self._attempts.state.attempt, heard_at=state.heard_at,
             waiting=state.waiting, dated_back=state.dated_back, captured=state.captured, is_counted=state.is_counted,
+            behind_ns=state.behind_ns, went_back=state.went_back,
             every=state.every, saved=state.saved, is_clocked=state.is_clocked, tells_saves=state.tells_saves,
             each_before=state.each_ns or state.each_before,
         )  # fmt: skip

@@ -56,6 +56,10 @@ class ProgressState:
     """Steps of the last checkpoints of NeMo."""
     waiting: list[Any] = field(default_factory=list)
     """`[what, framework, step, seconds, whether that it is durable was stated]` of what was told without a stamp."""
+    behind_ns: int = 0
+    """So much later than they say are stamps without a zone (`LocalClock.behind_ns`)."""
+    went_back: list[int] = field(default_factory=list)
+    """`[how often, ns]` that stamps went back where steps went on, by the most, and by no whole hours."""
     is_clocked: bool = False
     """Something in the log looks like the time of a day."""
     tells_saves: bool = False

@@ -1220,3 +1220,37 @@ def test_an_import_that_told_no_steps_says_so(tmp_path: Path, capsys: pytest.Cap
     log.write_text("2026-11-29 10:00:11,000 ERROR it broke\nRuntimeError: CUDA error: out of memory\n")
     assert rerail(["import", "logs", str(log), "--run", "r", "--stdout"]) == 0
     assert "no steps told: " in capsys.readouterr().err
+
+
+def clock_goes_back(seconds: int, words: str) -> str:
+    """Ten steps of two seconds; from the sixth on the stamps are `seconds` early."""
+    lines = []
+    for step in range(1, 11):
+        at = time.gmtime(1_795_946_400 + 2 * step - (seconds if step > 5 else 0))
+        lines.append(f"{time.strftime('%Y-%m-%d %H:%M:%S', at)},000 INFO step {step} {words}\n")
+        if step == 7:
+            lines.append(f"{time.strftime('%Y-%m-%d %H:%M:%S', at)},500 INFO Saved checkpoint at step 7 to ck/7.pt\n")
+    return "".join(lines)
+
+
+@pytest.mark.parametrize("words", ["loss 2.9", "loss 2.9 lr 1e-4 grad_norm 0.4"])
+@pytest.mark.parametrize("hours", [1, 9])
+def test_stamps_that_go_back_by_hours_where_steps_go_on_are_of_the_same_clock(hours: int, words: str, tmp_path: Path):
+    text = clock_goes_back(hours * 3600, words)
+    log = tmp_path / "train.log"
+    half = text.index("step 8")
+    for facts in (whole(text), followed(log, (0, text[:half]), (5, text[half:]))):
+        begun = 0 if facts[0].at > 10**18 else min(fact.at for fact in facts) - 1_795_946_402 * 10**9
+        (saved,) = [fact for fact in facts if isinstance(fact, CheckpointMoment)]
+        assert saved.at - begun == 1_795_946_414_500_000_000
+        steps = [fact for fact in facts if isinstance(fact, Steps)]
+        assert sum(fact.step_count for fact in steps) == 10
+        assert max(fact.at for fact in steps) - begun == 1_795_946_420 * 10**9
+
+
+def test_stamps_that_go_back_by_no_hours_are_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    log = tmp_path / "train.log"
+    for seconds, said in ((1000, "its stamps go back 1 time where steps go on, by 998 s"), (3600, "go back by 1 h")):
+        log.write_text(clock_goes_back(seconds, "loss 2.9"))
+        assert rerail(["import", "logs", str(log), "--run", "r", "--stdout"]) == 0
+        assert said in capsys.readouterr().err
