@@ -260,6 +260,8 @@ class ProgressLog:
             return
         is_another_job = self.attempts.state.is_job_over and self.training.tells_attempts
         if state.has_steps and state.step is not None and (step < state.step or is_another_job):
+            if not is_another_job and self.speaker.is_of_another(told, step, at):
+                return
             self.own.come_again(step, at, told)
             state = self.state
             self.speaker.goes_on(line)

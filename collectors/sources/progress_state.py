@@ -71,6 +71,8 @@ class ProgressState:
     evaluating: int | None = None
     together: list[Any] = field(default_factory=list)
     """`[first step, start, durations in µs, first byte of the last line]` of steps that are not stated yet."""
+    behind: list[int] = field(default_factory=list)
+    """`[step, instant]` of the last line of another that prints the same steps later, and does not say who it is."""
     done: list[Any] = field(default_factory=list)
     """`[instant, first byte, pieces of evidence until then, words]` of a line by which training is done, while no step
     follows it."""

@@ -1254,3 +1254,30 @@ def test_stamps_that_go_back_by_no_hours_are_told_of(tmp_path: Path, capsys: pyt
         log.write_text(clock_goes_back(seconds, "loss 2.9"))
         assert rerail(["import", "logs", str(log), "--run", "r", "--stdout"]) == 0
         assert said in capsys.readouterr().err
+
+
+def two_ranks(steps: int, *, every: int, behind: float) -> str:
+    """Steps of two seconds, printed by two that do not say who they are; one so many seconds behind."""
+    begun = 1_795_946_400
+    lines = [(2.0 * step + late, step) for step in range(every, steps + 1, every) for late in (0, behind)]
+    return "".join(
+        f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(begun + at))},{round(at % 1 * 1000):03} step {step} loss 2\n"
+        for at, step in sorted(lines)
+    )
+
+
+@pytest.mark.parametrize(("every", "behind"), [(1, 0.2), (1, 1.5), (1, 2.2), (1, 3.0), (1, 5.0), (5, 11.0)])
+def test_two_that_print_the_same_steps_and_do_not_say_who_they_are_are_one_attempt(every: int, behind: float):
+    view = view_of(whole(two_ranks(40, every=every, behind=behind)))
+    assert [(each.first_step, each.last_step) for each in view.attempts] == [(1, 40)]
+    assert view.incidents == ()
+
+
+@pytest.mark.parametrize("stall", [0, 15])
+def test_a_restart_without_a_word_is_one_also_behind_a_step_that_took_long(stall: int):
+    """It takes longer than a step; that the last one held a save or a hang says nothing of the usual."""
+    text = plain_loop(0, 1, 8) + f"2026-11-29 10:00:{18 + stall:02},000 INFO step 9 loss 2.9\n"
+    again = "".join(
+        f"2026-11-29 10:00:{20 + stall + 2 * step:02},000 INFO step {step + 3} loss 2.9\n" for step in range(1, 9)
+    )
+    assert [(each.first_step, each.last_step) for each in view_of(whole(text + again)).attempts] == [(1, 9), (5, 11)]
