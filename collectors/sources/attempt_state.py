@@ -32,6 +32,8 @@ class AttemptState:
     """Rank minus local rank, as tables of launchers told; several where the log of several nodes is one."""
     last_at: int | None = None
     ended_at: int | None = None
+    ended_as: str | None = None
+    """The outcome with which the last attempt that ended did."""
     last_exit_at: int | None = None
     erred_at: int | None = None
     """When the last piece of evidence was told that has a stamp of its own."""

@@ -297,6 +297,7 @@ class Attempts:
             outcome = Outcome(state.cancelled_as)
         state.told.append("ended")
         state.ended_at = at
+        state.ended_as = None if outcome is None else outcome.value
         codes = {rank: code for _, rank, code in state.exits.values() if rank is not None and code is not None}
         self._state(AttemptEnded, at, outcome=outcome, reason=reason, exit_codes=tuple(sorted(codes.items())))
 
@@ -352,11 +353,15 @@ class Attempts:
         outcome, words, offset, is_notice = state.told_over
         if is_notice and step_offset > offset:
             return False
+        self.end_at_its_word(state.last_at, Outcome(outcome), words, offset)
+        return True
+
+    def end_at_its_word(self, at: int, outcome: Outcome, words: str, offset: int) -> None:
+        """The run ended at `at`, as the line said that begins at byte `offset`."""
         place, self._told_over_at = self.place, offset * FACTS_PER_BYTE + TOLD_OVER
-        self.end_run(state.last_at, Outcome(outcome), words)
+        self.end_run(at, outcome, words)
         self._told_over_at = None
         self.return_to(place)
-        return True
 
     def why_over(self, words: str) -> str:
         """Why the run is over: `words`, what the launcher said, and that restarts are spent where it counts them."""

@@ -184,14 +184,17 @@ class LauncherSource:
             is_told = nodes is None or any(word.startswith("--nnodes") for word in self._command)
             log.settings.argument_words(self._command if is_told else (*self._command, f"--nnodes={nodes}"))
         offset = begin = kept["offset"]
-        block, following = whole_block(path, begin)
-        if block:
+        while (look := whole_block(path, offset))[0]:
+            block, following = look
             progress.instants.read_at = None if is_whole else status.st_mtime_ns
-            self._reader_of(mark, begin, log, progress, status.st_mtime_ns).take(block, begin, broken_lines(block))
+            self._reader_of(mark, offset, log, progress, status.st_mtime_ns).take(block, offset, broken_lines(block))
             offset = following
             if not path.stat().st_size > offset + LONGEST_LINE:
                 progress.bars.was_read_to_its_end()
             self._say_how_dated(path, progress)
+            self._read_to = (mark, offset)
+            if not is_whole:
+                break
         self._read_to = (mark, offset)
         if is_whole:
             if rest := last_part(path, offset):
@@ -200,6 +203,7 @@ class LauncherSource:
             progress.bars.date_end(status.st_mtime_ns)
             progress.steps.flush_all()
             attempts.finish()
+            progress.own.end_where_done()
             if attempts.waits_for_relaunch:
                 attempts.next_where_printed(last_bytes(path, offset), offset)
         else:
@@ -214,6 +218,7 @@ class LauncherSource:
                 progress.steps.flush_all()
             if is_over or (is_silent and silent_seconds > GRACE_SECONDS):
                 attempts.end_where_told(progress.state.step_offset)
+                progress.own.end_where_done()
             if offset and (is_over or (is_silent and silent_seconds > LEAST_SILENCE_NS / 1e9)):
                 attempts.end_of_error_alone(offset - 1)
             kept["accused"] = _accused(attempts, kept.get("accused"))
@@ -304,11 +309,13 @@ class LauncherSource:
         log = LauncherLog(attempts, clock, Tracebacks(kept.get("tracebacks")))
         log.prefix = b"[default%d]:" % int(local[1]) if local else b""
         offset = kept["offset"]
-        block, following = whole_block(path, offset)
-        if block:
-            reader = BlockReader(log, ProgressLog(attempts, clock), fallback_at=noticed_at, is_of_workers=True)
+        reader = BlockReader(log, ProgressLog(attempts, clock), fallback_at=noticed_at, is_of_workers=True)
+        while (look := whole_block(path, offset))[0]:
+            block, following = look
             reader.take(block, offset, broken_lines(block))
             offset = following
+            if not is_whole:
+                break
         if is_whole and (rest := last_part(path, offset)):
             log.take_worker(rest, offset)
             offset += len(rest)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from rerail.collectors.masking import masked
 from rerail.collectors.sources import deepspeed_lines as deepspeed
@@ -138,7 +139,10 @@ class LauncherLog:
     def take(self, raw: bytes, offset: int) -> None:
         """One line that begins at byte `offset`."""
         for line in self._lines(raw, offset):
+            behind = self.clock.behind_ns
             is_progress = self.progress is not None and self.progress.take(raw, line)
+            if self.clock.behind_ns > behind and line.at is not None:  # its stamp went back: it is of another zone
+                line = replace(line, at=line.at + self.clock.behind_ns - behind)
             if self._goes_on(line):
                 continue
             if not is_progress or (may_be_telling(raw) and is_telling(line.text)):

@@ -156,6 +156,8 @@ class LocalClock:
         self._year_of_day = 0
         self.is_calibrated = False
         """The log itself told its zone."""
+        self.behind_ns = 0
+        """So much later than they say are stamps without a zone: the clock that wrote them was set to another zone."""
         self._minute = ""
         self._minute_seconds = 0
         self._minute_zone: int | None = None
@@ -189,7 +191,7 @@ class LocalClock:
             nanoseconds = seconds * 1_000_000_000 + int(fraction.ljust(9, "0")[:9] or 0)
         except (ValueError, OverflowError):
             return None
-        return nanoseconds if 946_684_800 <= seconds < 4_102_444_800 else None
+        return nanoseconds + self.behind_ns if 946_684_800 <= seconds < 4_102_444_800 else None
 
     def without_year(self, month: str, day: str, clock: str) -> int | None:
         """Nanoseconds of a stamp that leaves the year out."""

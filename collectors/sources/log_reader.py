@@ -87,6 +87,10 @@ class Read:
     """Every stamp that was read says its time zone, or the log says it of them all."""
     off_clocks: tuple[str, ...] = ()
     """Whose clocks stood otherwise than the others', in words."""
+    behind_ns: int = 0
+    """By so much its stamps went back, by whole hours, where steps went on: its clock was set to another zone."""
+    went_back: tuple[int, ...] = ()
+    """How often they went back otherwise where steps went on, and by how many ns at most."""
     nuls: int = 0
     """Zero bytes, which no line is shown with."""
     stopped_at: int | None = None
@@ -498,12 +502,14 @@ def _read(
         read.bars_dated_back = progress.state.dated_back - before_it
     progress.steps.tell_ahead()
     progress.steps.flush_all()
+    read.behind_ns, read.went_back = progress.state.behind_ns, tuple(progress.state.went_back)
     read.steps_undated, read.counted = progress.state.undated, tuple(progress.state.counted)
     read.is_stamped = state.last_at is not None and state.last_at != fallback_at
     reader.give_up()
     if not options.worker_only:
         attempts.next_where_printed(reader.ended_with, read.bytes)
         log.end_as_reported(progress.state.step_offset)
+        progress.own.end_where_done()
         progress.own.end_where_it_broke()
     read.zone_is_told = read.is_stamped and (clock.is_calibrated or not log.zones_untold)
     read.lines_looked_at, read.lines_counted = reader.lines_looked_at, reader.lines_counted

@@ -31,6 +31,7 @@ from dataclasses import replace
 
 from rerail.collectors.sources.alike_lines import SECOND
 from rerail.collectors.sources.attempts import Attempts
+from rerail.collectors.sources.going_on import is_done
 from rerail.collectors.sources.log_lines import Line, LocalClock
 from rerail.collectors.sources.progress_alike import AlikeSteps
 from rerail.collectors.sources.progress_attempts import OwnAttempts
@@ -104,6 +105,8 @@ class ProgressLog:
                 raw.decode("utf-8", "replace").rstrip() if is_of_a_terminal else line.raw or line.text
             )
         is_in_between = line.rank is not None and _BEGINS_WITH_BAR.match(raw) is not None
+        if line.at is not None and found and not line.is_zoned and self._is_of_speaker(line):
+            line = replace(line, at=line.at + self.instants.goes_back(found[0][0], line.at))
         # Who is named behind a bar did not draw it.
         drawn = replace(line, rank=None, stream="") if is_in_between else line
         if line.at is not None:
@@ -121,6 +124,8 @@ class ProgressLog:
                 [line.raw[:STAMP_WITHIN]] if line.speaker in ("plain", "rank") else []
             )
             stamp = next((at for part in parts if (at := self.instants.stamp_in(part)) is not None), None)
+            if stamp is not None and found and self._is_of_speaker(line):
+                stamp += self.instants.goes_back(found[0][0], stamp)
             if stamp is None and self.instants.dates_by_reading and any(told.bar_seconds is None for told, _ in found):
                 stamp = self.instants.read_at
             if stamp is not None:
@@ -162,6 +167,8 @@ class ProgressLog:
                 elif at is not None and line.at is None and stamp is None and told.epoch is None:
                     self.alike.learn_bar(raw, line)
         self.training.is_counted_on = False
+        if b"raining" in raw and not found and is_done(line.text):
+            self.own.is_done(line.at if line.at is not None else stamp, line.text)
         return bool(found) and not is_of_a_terminal  # what stands behind a bar is still to be read
 
     def _tell(self, told: Progress, at: int | None, line: Line) -> None:
@@ -215,6 +222,9 @@ class ProgressLog:
         state = self.state
         is_due = not state.has_steps or state.begins
         return (at is None and bool(state.bars or is_due)) or (is_due and told.framework == "lightning")
+
+    def _is_of_speaker(self, line: Line) -> bool:
+        return self.state.speaker is not None and line.stream == self.state.stream
 
     def _is_begun_by(self, line: Line, told: Told) -> bool:
         """Whether words that name no number may count: what they end was begun in their stream."""
@@ -278,12 +288,15 @@ class ProgressLog:
             return
         is_another_job = self.attempts.state.is_job_over and self.training.tells_attempts
         if state.has_steps and state.step is not None and (step < state.step or is_another_job):
+            if not is_another_job and self.speaker.is_of_another(told, step, at):
+                return
             self.own.come_again(step, at, told)
             state = self.state
             self.speaker.goes_on(line)
         self.own.begin_first(at)
         if state.has_steps and step == state.step:
             return
+        state.done = []
         if state.has_steps and state.loading and state.loading[0] is None:
             state.loading = []  # training goes on: what was loaded was something else
         if not state.has_steps:

@@ -15,7 +15,7 @@ from rerail.collectors.sources.alike_lines import Alike, Run, alike, alike_bar, 
 from rerail.collectors.sources.line_wrappings import may_be_record
 from rerail.collectors.sources.log_lines import Line
 from rerail.collectors.sources.progress_attempts import OwnAttempts
-from rerail.collectors.sources.progress_instants import RECEIVED, SHORT_STAMP, Instants, received_at
+from rerail.collectors.sources.progress_instants import BACK_LEAST, RECEIVED, SHORT_STAMP, Instants, received_at
 from rerail.collectors.sources.progress_lines import LONGEST, Progress, read_again
 from rerail.collectors.sources.progress_speaker import Speaker, label_in
 from rerail.collectors.sources.progress_training import Training
@@ -63,7 +63,7 @@ class AlikeSteps:
         state, known, alikes = self._training.state, self._attempts.state, self._alikes
         if (
             not alikes or not self._is_undisturbed or not state.has_steps or state.bars or state.saving or state.first
-            or state.loading
+            or state.loading or state.done
             or known.held or not known.is_started or known.last_at is None or state.step_at is None
             or (state.pause_began is not None and state.pause_began >= state.step_at)
             or known.attempt != state.attempt
@@ -117,6 +117,8 @@ class AlikeSteps:
             return True
         at = self._instants.short_stamp_in(text) if is_short else self._instants.stamp_in(text)
         if at is None:
+            return False
+        if self._training.state.step_at is not None and at < self._training.state.step_at - BACK_LEAST:
             return False
         self._learn(raw, rule, told, line, is_short=is_short)
         self._take_step(told, at, line, offset)

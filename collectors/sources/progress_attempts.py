@@ -10,10 +10,14 @@ Rules
   (`down_untold`).
 - Of what was known of the attempt before only what is true of the whole log is kept (`_forget`).
 - An attempt is brought up when its loop begins or its load ended, as far as that is told; else nothing is said of it.
+- Where a line says last that training is done, and no step follows, the attempt was completed: what comes after it is
+  more work, and no restart.
 - A log that ends for good behind an error, or a word of the kernel, ends its attempt there.
 """
 
 from __future__ import annotations
+
+import re
 
 from rerail.collectors.sources.alike_lines import SECOND
 from rerail.collectors.sources.attempt_state import FACTS_PER_BYTE
@@ -24,11 +28,16 @@ from rerail.collectors.sources.progress_training import Training
 from rerail.server.core.facts import (
     AttemptStarted,
     Evidence,
+    Initiator,
     MarkStage,
     Outcome,
     RecoveryMark,
     RunStarted,
+    Scope,
 )
+
+_OF_A_PART = re.compile(r"\b(?:epochs?|steps?|phase|stage|batch|fold|round|iterations?)\b", re.I)
+"""Of what a line says that it is done, where that is not the whole."""
 
 
 class OwnAttempts:
@@ -132,7 +141,8 @@ class OwnAttempts:
                 if state.silence:
                     ended = state.silence[0] if self._between else state.heard_at or at
                 is_untold = self._training.is_counted_on and at <= max(ended, state.step_at or ended)
-                attempts.end(min(at, ended), Outcome.FAILED if known.evidence_count else None)
+                outcome = Outcome.FAILED if known.evidence_count else None
+                attempts.end(min(at, ended), Outcome.COMPLETED if self._was_done else outcome)
                 attempt = known.attempt + 1
             else:
                 attempt, is_untold = known.attempt, False
@@ -153,6 +163,7 @@ class OwnAttempts:
             bar_total=state.bar_total, world_size=state.world_size, is_async=state.is_async,
             attempt=self._attempts.state.attempt, heard_at=state.heard_at,
             waiting=state.waiting, dated_back=state.dated_back, captured=state.captured, is_counted=state.is_counted,
+            behind_ns=state.behind_ns, went_back=state.went_back,
             every=state.every, saved=state.saved, is_clocked=state.is_clocked, tells_saves=state.tells_saves,
             each_before=state.each_ns or state.each_before,
         )  # fmt: skip
@@ -167,6 +178,8 @@ class OwnAttempts:
         state, known = self._training.state, self._attempts.state
         is_first = not known.is_started
         scope, initiator = (None, None) if is_first else self._attempts.how_restarted()
+        if known.ended_as == Outcome.COMPLETED:
+            scope, initiator = Scope.RESUBMIT, Initiator.OPERATOR  # it was done: what follows is more work
         if not is_first:
             at = max(at, known.ended_at or at)
             self._attempts.enter(at, attempt)
@@ -202,6 +215,29 @@ class OwnAttempts:
         if since is not None and MarkStage.INITIALIZED.value not in self._attempts.state.told:
             self._attempts.state.told.append(MarkStage.INITIALIZED.value)
             self._training.say(RecoveryMark, since, stage=MarkStage.INITIALIZED, by="log")
+
+    def is_done(self, at: int | None, words: str) -> None:
+        """A line by which training is done: it is, where no step follows."""
+        state = self._training.state
+        at = state.heard_at if at is None else at
+        is_of_a_part = _OF_A_PART.search(words[:1000]) is not None
+        if at is not None and state.has_steps and self._training.tells_attempts and not is_of_a_part:
+            state.done = [at, self._attempts.offset, self._attempts.state.evidence_count, words[:1000]]
+
+    @property
+    def _was_done(self) -> bool:
+        """Training was done behind the last step, and nothing went wrong after that."""
+        known, done = self._attempts.state, self._training.state.done
+        return bool(done) and known.evidence_count <= done[2] + (done[2] > 0)  # the line itself may be evidence
+
+    def end_where_done(self) -> None:
+        """Nothing follows: where a line said last that training is done, it is."""
+        state, known = self._training.state, self._attempts.state
+        is_open = known.is_started and not known.is_over and "ended" not in known.told and not known.exits
+        if is_open and self._training.tells_attempts and self._was_done and known.attempt == state.attempt:
+            self._steps.flush_all()
+            at, offset, _, words = state.done
+            self._attempts.end_at_its_word(max(at, known.last_at or at), Outcome.COMPLETED, words, offset)
 
     def end_where_it_broke(self) -> None:
         """The log ends here for good: after a traceback, or a word of the kernel, behind its last step it broke off."""

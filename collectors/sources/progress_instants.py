@@ -9,12 +9,15 @@ Rules
   that is known.
 - A bar without a stamp whose clock is tied to an instant (`bar_base`) is dated by it; of the others `progress_bars.py`
   takes care.
+- Where steps go on and their stamps go back by nearly whole hours, the clock that wrote them was set to another zone
+  (or from summer time): what follows is dated by it. Where they go back otherwise, that is counted (`went_back`).
 - Of a log that is followed and in which nothing tells a time, what is new happened when it was read.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 from rerail.collectors.sources.alike_lines import MOST_SECONDS, SECOND, Alike
@@ -27,6 +30,11 @@ STAMP_WITHIN = 120
 COUNTED = frozenset({"nemo", "megatron", "maxtext"})
 """Their lines tell how long a step took, and often no instant."""
 RECEIVED = re.compile(rb"^(\d{9,10})\.(\d{1,9}) ")
+HOUR = 3600 * SECOND
+BACK_LEAST = 60 * SECOND
+"""Who goes back by less is another thread, or a clock that was set right."""
+USUAL_AGAIN = 10
+"""Behind a change of the zone the next step took at most so many times as long as the last."""
 SHORT_STAMP = re.compile(r"[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{6}) ")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(Z|[+-]\d\d:?\d\d)?")
 
@@ -42,6 +50,7 @@ class Instants:
     def __init__(self, training: Training, clock: LocalClock) -> None:
         self._training = training
         self._clock = clock
+        clock.behind_ns = training.state.behind_ns
         self.read_at: int | None = None
         """When the lines that are taken were written, at the latest: for a log that is followed and tells no time."""
 
@@ -82,6 +91,27 @@ class Instants:
         if told.framework == "megatron" and before is not None and begun is not None:
             return max(begun, state.pause_ended or begun) + round(told.seconds * SECOND) * max(0, told.step - before)
         return None
+
+    def goes_back(self, told: Progress, at: int) -> int:
+        """How much later than its stamp without a zone a line was written, whose step goes on where its stamp goes
+        back. By (nearly) whole hours: the clock is the same, and set to another zone from here on. Else 0."""
+        state = self._training.state
+        before = max(state.step_at or 0, state.pause_ended or 0)
+        if not state.has_steps or state.step is None or told.step is None or not at < before - BACK_LEAST:
+            return 0
+        if told.step <= state.step - (told.told is not Told.STEP):
+            return 0  # it comes again
+        hours = -(-(before - at) // HOUR)
+        put = at + hours * HOUR
+        usual = (state.each_ns or SECOND) * max(told.step - state.step, 1)
+        if put - before > max(USUAL_AGAIN * usual, BACK_LEAST) or (self._clock.zone_seconds is None and time.daylight):
+            if told.told is Told.STEP:
+                count, most = state.went_back or (0, 0)
+                state.went_back = [count + 1, max(most, before - at)]
+            return 0
+        self._clock.behind_ns += hours * HOUR
+        state.behind_ns = self._clock.behind_ns
+        return hours * HOUR
 
     def _bar_instant(self, told: Progress, clock: int) -> int:
         """A bar tells whole seconds, and how long a step takes: the instant in that second that fits best."""

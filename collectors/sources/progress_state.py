@@ -56,6 +56,10 @@ class ProgressState:
     """Steps of the last checkpoints of NeMo."""
     waiting: list[Any] = field(default_factory=list)
     """`[what, framework, step, seconds, whether that it is durable was stated]` of what was told without a stamp."""
+    behind_ns: int = 0
+    """So much later than they say are stamps without a zone (`LocalClock.behind_ns`)."""
+    went_back: list[int] = field(default_factory=list)
+    """`[how often, ns]` that stamps went back where steps went on, by the most, and by no whole hours."""
     is_clocked: bool = False
     """Something in the log looks like the time of a day."""
     tells_saves: bool = False
@@ -67,6 +71,11 @@ class ProgressState:
     evaluating: int | None = None
     together: list[Any] = field(default_factory=list)
     """`[first step, start, durations in µs, first byte of the last line]` of steps that are not stated yet."""
+    behind: list[int] = field(default_factory=list)
+    """`[step, instant]` of the last line of another that prints the same steps later, and does not say who it is."""
+    done: list[Any] = field(default_factory=list)
+    """`[instant, first byte, pieces of evidence until then, words]` of a line by which training is done, while no step
+    follows it."""
     began_at: int | None = None
     """The first stamp of the log, or of the attempt."""
     heard_at: int | None = None

@@ -29,6 +29,11 @@ from rerail.server.core.facts import (
     Steps,
 )
 
+NO_STEPS = (
+    "no steps told: no line says that a step is done, in words that are read (docs/training_logs.md lists them); how "
+    "long it trained is unknown"
+)
+
 
 class LinesFile:
     """Lines as a file that is read in blocks, and once more from its beginning where it is not large."""
@@ -90,6 +95,17 @@ def _logs(old: OldFile) -> Iterator[Fact]:
         old.remark(nul_words(read.nuls))
     for said_of in read.off_clocks:
         old.remark(said_of)
+    if read.behind_ns:
+        old.remark(
+            f"its stamps go back by {read.behind_ns // 3_600_000_000_000} h where steps go on: taken for the same "
+            "clock in another zone, what follows is dated so much later than it says"
+        )
+    if read.went_back:
+        count, most = read.went_back
+        old.remark(
+            f"its stamps go back {_count(count, 'time')} where steps go on, by {most / 1e9:,.0f} s at most, which is "
+            "no zone: how long those steps took, and when the rest was, is as those stamps say"
+        )
     if read.facts and not read.is_stamped and all(fact.at == old.at for fact in read.facts):
         old.remark("no line of it tells an instant: it is taken to be of when it was written last")
     if old.ends is not None and old.now is not None and read.facts:
@@ -137,8 +153,10 @@ def _what_of_training(read: Read) -> str:
     undated = f"{read.steps_undated} lines of steps tell no instant (kubectl logs --timestamps, or `| ts '%.s'`)"
     if dated := read.how_dated():
         undated = f"{undated}; {dated}" if read.steps_undated else dated
+    if not steps and (read.steps_undated or read.bars_dated_back):
+        return f"no steps: {undated}"
     if not steps:
-        return f"no steps: {undated}" if read.steps_undated or read.bars_dated_back else ""
+        return NO_STEPS
     attempts = len({fact.restart for fact in read.facts if isinstance(fact, (AttemptStarted, Steps))})
     saves = len(
         {

@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from rerail.collectors.sources.launcher import LauncherSource
 from rerail.collectors.sources.log_reader import read_log
 from rerail.collectors.sources.progress_lines import Progress, Told, may_tell, read_progress
+from rerail.collectors.sources.tail import MOST_BYTES
+from rerail.server.cli import main as rerail
 from rerail.server.core.facts import (
     AttemptEnded,
     AttemptStarted,
@@ -1252,3 +1254,117 @@ def test_the_clock_of_who_received_every_line_dates_those_of_the_launcher_too(ow
     ]  # fmt: skip
     told = seconds_by_phase(view)
     assert (told["recomputing"], told["training"]) == pytest.approx((3, 7))
+
+
+TEARDOWN = 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nRuntimeError: CUDA error\n'
+
+
+def plain_loop(minute: int, first: int, last: int) -> str:
+    return "".join(
+        f"2026-11-29 10:{minute:02}:{2 * (step - first + 1):02},000 INFO step {step} loss 2.9\n"
+        for step in range(first, last + 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("between", "outcomes", "scope", "interruptions"),
+    [
+        ("2026-11-29 10:00:11,000 INFO Training finished\n", ["completed", "completed"], "resubmit", 0),
+        ("2026-11-29 10:00:11,000 INFO Finished training epoch 0\n", [None, "completed"], "in_job", 1),
+        ("", [None, "completed"], "in_job", 1),
+        ("2026-11-29 10:00:11,000 INFO Training finished\n" + TEARDOWN, ["failed", "completed"], "in_job", 1),
+    ],
+)  # fmt: skip
+def test_what_follows_a_training_that_is_done_is_more_work(
+    between: str, outcomes: list[str | None], scope: str, interruptions: int
+):
+    done = "2026-11-29 10:50:17,000 INFO Training finished\n"
+    facts = whole(plain_loop(0, 1, 5) + between + plain_loop(50, 1, 8) + done)
+    assert [fact.outcome for fact in facts if isinstance(fact, AttemptEnded)] == outcomes
+    assert [fact.scope for fact in facts if isinstance(fact, AttemptStarted)] == [None, scope]
+    (ended,) = [fact for fact in facts if isinstance(fact, RunEnded)]
+    assert (ended.outcome, ended.at % (60 * 10**9)) == ("completed", 17 * 10**9)
+    assert view_of(facts).interruptions == interruptions
+
+
+def test_training_that_goes_on_was_not_done():
+    done = "2026-11-29 10:00:11,000 INFO Training finished\n"
+    facts = whole(plain_loop(0, 1, 5) + done + plain_loop(1, 6, 9))
+    told = [type(fact) for fact in facts if isinstance(fact, (AttemptStarted, AttemptEnded, RunEnded))]
+    assert told == [AttemptStarted]
+
+
+def test_a_look_at_all_of_a_log_reads_to_its_end_however_long_it_is(tmp_path: Path):
+    log = tmp_path / "train.log"
+    log.write_text(plain_loop(0, 1, 5) + ("nothing of interest " * 50 + "\n") * 9_000 + plain_loop(1, 6, 9))
+    assert log.stat().st_size > MOST_BYTES
+    facts = list(LauncherSource(node="vm", run="r", log=log, zone_seconds=0).finish(None).facts)
+    assert [(each.first_step, each.last_step) for each in view_of(facts).attempts] == [(1, 9)]
+
+
+def test_an_import_that_told_no_steps_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    log = tmp_path / "train.log"
+    log.write_text("2026-11-29 10:00:11,000 ERROR it broke\nRuntimeError: CUDA error: out of memory\n")
+    assert rerail(["import", "logs", str(log), "--run", "r", "--stdout"]) == 0
+    assert "no steps told: " in capsys.readouterr().err
+
+
+def clock_goes_back(seconds: int, words: str) -> str:
+    """Ten steps of two seconds; from the sixth on the stamps are `seconds` early."""
+    lines = []
+    for step in range(1, 11):
+        at = time.gmtime(1_795_946_400 + 2 * step - (seconds if step > 5 else 0))
+        lines.append(f"{time.strftime('%Y-%m-%d %H:%M:%S', at)},000 INFO step {step} {words}\n")
+        if step == 7:
+            lines.append(f"{time.strftime('%Y-%m-%d %H:%M:%S', at)},500 INFO Saved checkpoint at step 7 to ck/7.pt\n")
+    return "".join(lines)
+
+
+@pytest.mark.parametrize("words", ["loss 2.9", "loss 2.9 lr 1e-4 grad_norm 0.4"])
+@pytest.mark.parametrize("hours", [1, 9])
+def test_stamps_that_go_back_by_hours_where_steps_go_on_are_of_the_same_clock(hours: int, words: str, tmp_path: Path):
+    text = clock_goes_back(hours * 3600, words)
+    log = tmp_path / "train.log"
+    half = text.index("step 8")
+    for facts in (whole(text), followed(log, (0, text[:half]), (5, text[half:]))):
+        begun = 0 if facts[0].at > 10**18 else min(fact.at for fact in facts) - 1_795_946_402 * 10**9
+        (saved,) = [fact for fact in facts if isinstance(fact, CheckpointMoment)]
+        assert saved.at - begun == 1_795_946_414_500_000_000
+        steps = [fact for fact in facts if isinstance(fact, Steps)]
+        assert sum(fact.step_count for fact in steps) == 10
+        assert max(fact.at for fact in steps) - begun == 1_795_946_420 * 10**9
+
+
+def test_stamps_that_go_back_by_no_hours_are_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    log = tmp_path / "train.log"
+    for seconds, said in ((1000, "its stamps go back 1 time where steps go on, by 998 s"), (3600, "go back by 1 h")):
+        log.write_text(clock_goes_back(seconds, "loss 2.9"))
+        assert rerail(["import", "logs", str(log), "--run", "r", "--stdout"]) == 0
+        assert said in capsys.readouterr().err
+
+
+def two_ranks(steps: int, *, every: int, behind: float) -> str:
+    """Steps of two seconds, printed by two that do not say who they are; one so many seconds behind."""
+    begun = 1_795_946_400
+    lines = [(2.0 * step + late, step) for step in range(every, steps + 1, every) for late in (0, behind)]
+    return "".join(
+        f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(begun + at))},{round(at % 1 * 1000):03} step {step} loss 2\n"
+        for at, step in sorted(lines)
+    )
+
+
+@pytest.mark.parametrize(("every", "behind"), [(1, 0.2), (1, 1.5), (1, 2.2), (1, 3.0), (1, 5.0), (5, 11.0)])
+def test_two_that_print_the_same_steps_and_do_not_say_who_they_are_are_one_attempt(every: int, behind: float):
+    view = view_of(whole(two_ranks(40, every=every, behind=behind)))
+    assert [(each.first_step, each.last_step) for each in view.attempts] == [(1, 40)]
+    assert view.incidents == ()
+
+
+@pytest.mark.parametrize("stall", [0, 15])
+def test_a_restart_without_a_word_is_one_also_behind_a_step_that_took_long(stall: int):
+    """It takes longer than a step; that the last one held a save or a hang says nothing of the usual."""
+    text = plain_loop(0, 1, 8) + f"2026-11-29 10:00:{18 + stall:02},000 INFO step 9 loss 2.9\n"
+    again = "".join(
+        f"2026-11-29 10:00:{20 + stall + 2 * step:02},000 INFO step {step + 3} loss 2.9\n" for step in range(1, 9)
+    )
+    assert [(each.first_step, each.last_step) for each in view_of(whole(text + again)).attempts] == [(1, 9), (5, 11)]
