@@ -197,6 +197,8 @@ class IncidentMark:
     """As of `Incident`: above 1 `lost_steps` and `lost_ns` are at least so much."""
     is_down_untold: bool = False
     """As of `Incident`: how long it was down is not known, its lengths are at least so much."""
+    is_step_untold: bool = False
+    """As of `Incident`: nobody tells of steps, its lengths are at least so much."""
     untold_ns: int = 0
     """As of `Incident`: what nobody told anything of before training stepped again."""
 

@@ -57,7 +57,7 @@ def to_restart(incident: Incident) -> str:
     """How long an incident was down until training stepped again."""
     return words.to_restart(
         incident.time_to_restart_ns, incident.untold_ns, is_restarted=incident.restarted_at is not None,
-        is_open=incident.is_open, is_down_untold=incident.is_down_untold,
+        is_open=incident.is_open, is_down_untold=incident.is_down_untold, is_step_untold=incident.is_step_untold,
     )  # fmt: skip
 
 

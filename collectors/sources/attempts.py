@@ -171,6 +171,8 @@ class Attempts:
         if self.state.is_job_over:
             is_stopped = bool(self.state.told_over) and self.state.told_over[0] == Outcome.STOPPED
             return Scope.RESUBMIT, Initiator.OPERATOR if is_stopped else Initiator.FAULT
+        if self.state.is_over:
+            return Scope.RESUBMIT, Initiator.FAULT  # the launcher had ended, and was started once more
         return Scope.IN_JOB, Initiator.FAULT
 
     def state_fact(self, kind: type[Fact], at: int, **told: object) -> None:

@@ -156,7 +156,7 @@ def joined(facts: Sequence[Fact]) -> list[Fact]:
     tellers = _tellers(facts)
     left_out: set[str] = set()
     shifts: dict[str, int] = {}
-    requeued: set[str] = set()
+    resubmitted: set[str] = set()
     begun_again: set[str] = set()
     """Logs that go on with another one that was rotated away: in them nothing began."""
     between: list[Fact] = []
@@ -171,7 +171,7 @@ def joined(facts: Sequence[Fact]) -> list[Fact]:
             goes_on = last is not None and own.goes_on_with(last)
             if own.began >= over_at and numbers:
                 shifts[emitter] = numbers - goes_on
-                requeued |= set() if goes_on else {emitter}
+                resubmitted |= set() if goes_on else {emitter}
             if last is not None and goes_on:
                 left_out_here = own.low - last.high - 1
                 between += own.steps_between(last, emitter, shifts.get(emitter, 0)) if left_out_here else []
@@ -185,7 +185,10 @@ def joined(facts: Sequence[Fact]) -> list[Fact]:
         if not (fact.emitter in left_out and (isinstance(fact, PROGRESS) or fact.seq == END_SEQ))
         and not (fact.emitter in begun_again and not fact.restart and isinstance(fact, (AttemptStarted, RecoveryMark)))
     )
-    return [*(_of_its_attempt(fact, shifts.get(fact.emitter, 0), fact.emitter in requeued) for fact in kept), *between]
+    return [
+        *(_of_its_attempt(fact, shifts.get(fact.emitter, 0), fact.emitter in resubmitted) for fact in kept),
+        *between,
+    ]
 
 
 def with_attempts(facts: Sequence[Fact], placed: Set[int] = frozenset()) -> list[Fact]:
@@ -263,10 +266,10 @@ def _tellers(facts: Sequence[Fact]) -> dict[str, _Teller]:
     }  # fmt: skip
 
 
-def _of_its_attempt(fact: Fact, by: int, is_requeued: bool) -> Fact:
+def _of_its_attempt(fact: Fact, by: int, is_resubmitted: bool) -> Fact:
     """A fact with its attempt counted on; the first attempt of another submission began with it."""
-    if is_requeued and isinstance(fact, AttemptStarted) and not fact.restart and fact.scope is None:
-        fact = replace(fact, scope=Scope.REQUEUE)
+    if is_resubmitted and isinstance(fact, AttemptStarted) and not fact.restart and fact.scope is None:
+        fact = replace(fact, scope=Scope.RESUBMIT)
     return replace(fact, restart=fact.restart + by) if by and fact.restart is not None else fact
 
 

@@ -127,14 +127,15 @@ def _to_restart(row: Told) -> str:
     return to_restart(
         row.nanoseconds("time_to_restart_seconds") or 0, row.nanoseconds("untold_seconds") or 0,
         is_restarted=row.told.get("restarted_at") is not None, is_open=row.flag("is_open"),
-        is_down_untold=row.flag("is_down_untold"),
+        is_down_untold=row.flag("is_down_untold"), is_step_untold=row.flag("is_step_untold"),
     )  # fmt: skip
 
 
 def _to_recover(row: Told) -> str:
     if row.told.get("ended_at") is None:
         return "not yet" if row.flag("is_open") else "never"
-    return _recovery(row.nanoseconds("time_to_recover_seconds"), is_down_untold=row.flag("is_down_untold"))
+    is_least = row.flag("is_down_untold") or row.flag("is_step_untold")
+    return _recovery(row.nanoseconds("time_to_recover_seconds"), is_down_untold=is_least)
 
 
 def _lost_steps(row: Told) -> str:
@@ -180,7 +181,8 @@ def _print_incident(shown: Told) -> None:
         so_far = _length(sum(parts.values()))
         print(f"{f'{so_far} so far' if is_open else f'never recovered: the run ended {so_far} later'}, {lost}")
     else:
-        print(f"{_recovery(sum(parts.values()), is_down_untold=is_down_untold)} to recover, {lost}")
+        is_least = is_down_untold or incident.flag("step_untold")
+        print(f"{_recovery(sum(parts.values()), is_down_untold=is_least)} to recover, {lost}")
     if is_down_untold:
         print(DOWN_UNTOLD)
     for name, length in parts.items():

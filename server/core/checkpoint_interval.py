@@ -44,6 +44,10 @@ def advised_interval(freshness: CheckpointFreshness, rates: FailureRates, slowdo
     blocked, mttf = freshness.blocked_ns, rates.mttf_ns
     if blocked is None:
         return IntervalAdvice(refusal="how long a save blocks training is not known")
+    if blocked <= 0:
+        return IntervalAdvice(
+            refusal="saves block training for less than anybody can tell: stamps are too coarse for it"
+        )
     if mttf is None or rates.mttf_low_ns is None or rates.mttf_high_ns is None:
         return IntervalAdvice(refusal="there was no fault yet, so how often they come is not known")
     write = freshness.commit_lag_p50_ns

@@ -487,6 +487,7 @@ class RunFold:
             lost_ns=None if lowest is None else lowest.lost_ns,
             told_every=_told_every(records[: bounds.attempts[-1] + 1])[bounds.attempts[0]],
             is_down_untold=any(records[number].is_down_untold for number in involved[1:]),
+            is_step_untold=not self._gathering.run_wide.speaks_for_ranks,
             fingerprint=fingerprint_of(judged.verdict, struck, self.run_id, is_planned=bounds.is_planned),
             facets=facets_of(judged.verdict, attempts[first], self.run_id),
             relaunches=tuple(self._relaunch(number, records, surroundings) for number in bounds.attempts[1:]),

@@ -137,6 +137,7 @@ class IncidentFindings:
     lost_ns: int | None
     told_every: int = 1
     is_down_untold: bool = False
+    is_step_untold: bool = False
     fingerprint: Fingerprint | None = None
     facets: Pairs = ()
     relaunches: tuple[RelaunchVerdict, ...] = ()
@@ -208,4 +209,5 @@ def incident(
         is_cost_least=capacities.is_known and paid_until < end,
         told_every=findings.told_every,
         is_down_untold=findings.is_down_untold,
+        is_step_untold=findings.is_step_untold,
     )

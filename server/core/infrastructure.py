@@ -3,6 +3,7 @@
 Rules
 - Where somebody speaks for the ranks it is known; time after faults of which nobody told anything is silent, and not
   down (docs/accounting.md). Had all of it been down, it would be `least`.
+- Where nothing dates a restart it is at most so much too.
 - Where only a launcher speaks, what was told of being down is the least that was lost: it is at most so much, and
   unknown where nothing was told of being down.
 """
@@ -13,8 +14,9 @@ from dataclasses import dataclass
 
 from rerail.server.core.unexplained import Reason
 from rerail.server.core.view import RunView
-from rerail.server.core.words import UNKNOWN, duration, share
+from rerail.server.core.words import THIN, UNKNOWN, duration, share
 
+NEARLY = {f">99.9{THIN}%": f"100{THIN}%", f"<0.1{THIN}%": f"0.1{THIN}%"}
 UNTOLD_DOWN = frozenset({Reason.BRING_UP.value, Reason.BETWEEN_ATTEMPTS.value})
 """Reasons of silent time in which a run that was relaunched may have been queueing, loading or stepping untold."""
 
@@ -46,13 +48,16 @@ def infrastructure_goodput(view: RunView) -> InfrastructureGoodput:
     known = account.infrastructure_goodput
     if not view.sees_training and not account.faults_ns:
         known = None
-    is_most = not view.sees_training and known is not None
+    is_untold = any(each.is_down_untold for each in view.unplanned_incidents)
+    is_most = known is not None and (not view.sees_training or is_untold)
     return InfrastructureGoodput(known, is_most, least, 0 if least is None else untold)
 
 
 def known_words(known: float | None, *, is_most: bool, unknown: str = UNKNOWN) -> str:
-    """`97.5 %`, `≤ 97.5 %` or `unknown`."""
-    return f"≤ {share(known)}" if is_most and known is not None else share(known, unknown)
+    """`97.5 %`, `≤ 97.5 %` or `unknown`; a share that is as good as all or nothing is so much at most."""
+    if known is None or not is_most:
+        return share(known, unknown)
+    return f"≤ {NEARLY.get(words := share(known), words)}"
 
 
 def least_words(least: float | None, untold_ns: int) -> str:

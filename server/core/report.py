@@ -285,6 +285,7 @@ def incident_figures(incident: Incident) -> dict[str, object]:
         "time_to_restart_seconds": None if incident.is_down_untold else seconds(incident.time_to_restart_ns),
         "time_to_recover_seconds": None if incident.is_down_untold else seconds(incident.time_to_recover_ns),
         "down_untold": incident.is_down_untold,
+        "step_untold": incident.is_step_untold,
         "lost_steps": incident.lost_steps,
         "lost_seconds": seconds(incident.lost_ns),
         "lost_steps_is_least": incident.is_loss_least,

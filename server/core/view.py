@@ -334,6 +334,8 @@ class Incident:
 
     is_down_untold: bool = False
     """Nothing dates a restart of it: how long it was down is not known, and its lengths are at least so much."""
+    is_step_untold: bool = False
+    """Nobody tells of steps: when it stepped again is not known, and its lengths are at least so much."""
 
     @property
     def is_loss_least(self) -> bool:

@@ -101,7 +101,8 @@ def steps_lost(steps: int, told_every: int, what: str = "lost") -> str:
 
 
 def to_restart(
-    known_ns: int, untold_ns: int, *, is_restarted: bool, is_open: bool, is_down_untold: bool = False
+    known_ns: int, untold_ns: int, *, is_restarted: bool, is_open: bool, is_down_untold: bool = False,
+    is_step_untold: bool = False,
 ) -> str:  # fmt: skip
     """How long an incident was down until training stepped again: `12 s`, `at least 4 s`; `none` where it never did.
 
@@ -114,7 +115,7 @@ def to_restart(
     if untold_ns and not known_ns:
         return f"at most {duration(untold_ns)}"
     known = duration(known_ns)
-    return f"at least {known}" if untold_ns * 10 > known_ns else known
+    return f"at least {known}" if is_step_untold or untold_ns * 10 > known_ns else known
 
 
 def exit_code(code: int) -> str:

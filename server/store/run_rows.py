@@ -109,6 +109,7 @@ def mark_of(incident: Incident) -> IncidentMark:
         lost_gpu_ns=incident.lost_gpu_ns,
         told_every=incident.told_every,
         is_down_untold=incident.is_down_untold,
+        is_step_untold=incident.is_step_untold,
         untold_ns=incident.untold_ns,
     )
 

@@ -134,7 +134,7 @@ def test_how_a_submission_ended_is_what_its_own_log_says_and_the_next_is_no_rest
     (tmp_path / "slurm-1037.out").write_text(again + _steps(41, 70, 610))
     _, view = folded(imported("logs", tmp_path))
     first, second = view.attempts
-    assert (first.outcome, (first.ended_at or 0) // 10**9 % 3600, second.scope) == ("failed", 105, "requeue")
+    assert (first.outcome, (first.ended_at or 0) // 10**9 % 3600, second.scope) == ("failed", 105, "resubmit")
     (incident,) = view.incidents
     assert (incident.verdict.cause, incident.lost_steps) == ("time_limit", 5)
     assert {part.name: part.length_ns // 10**9 for part in incident.parts}["detecting"] == 5

@@ -449,10 +449,10 @@ def slurm(why: str) -> str:
     [
         ("", "unknown", "in_job"),
         (CLOSING, "unknown", "in_job"),
-        (DEATH + CLOSING, "sigterm", "in_job"),
+        (DEATH + CLOSING, "sigterm", "resubmit"),
         (slurm("PREEMPTION") + DEATH + CLOSING, "preemption", "requeue"),
         (DEATH + CLOSING + slurm("PREEMPTION"), "preemption", "requeue"),
-        (DEATH + CLOSING + slurm("TIME LIMIT"), "time_limit", "in_job"),
+        (DEATH + CLOSING + slurm("TIME LIMIT"), "time_limit", "resubmit"),
     ],
 )
 @pytest.mark.parametrize("is_followed", [False, True])

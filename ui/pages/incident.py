@@ -116,9 +116,7 @@ def content(found: IncidentView, past: Sequence[Markup] = ()) -> list[Markup]:
         ),
         html.Div(_about(found), className="about"),
         html.P(phrases(incident_sentence(incident, sees_training=sees_training)), className="sentence"),
-        html.Div(
-            [_anatomy(incident, sees_training=sees_training), _verdict(found)], className="columns columns-wide-left"
-        ),
+        html.Div([_anatomy(incident), _verdict(found)], className="columns columns-wide-left"),
         flight_recorder_panel(incident.flight_recorder),
         *past,
         _evidence(incident),
@@ -189,24 +187,18 @@ def _state_badge(incident: Incident) -> Markup:
     return badge("recovered", "quiet") if incident.ended_at is not None else badge("never regained", "warn")
 
 
-def _restart_words(incident: Incident, *, sees_training: bool) -> str:
-    known = text.to_restart(incident)
-    is_exact = incident.restarted_at is not None and not known.startswith("at ")
-    return f"at least {known}" if is_exact and not sees_training else known
-
-
-def _recovery_words(incident: Incident, *, sees_training: bool) -> str:
+def _recovery_words(incident: Incident) -> str:
     if incident.is_open:
         return f"{text.duration(incident.so_far_ns)} so far"
     if incident.ended_at is None:
         return f"never: the run ended {text.duration(incident.so_far_ns)} later"
     known = text.duration(incident.time_to_recover_ns)
-    if not sees_training:
+    if incident.is_step_untold:
         return f"at least {known}: when it stepped again nobody tells"
     return f"at least {known}: {text.DOWN_UNTOLD}" if incident.is_down_untold else known
 
 
-def _anatomy(incident: Incident, *, sees_training: bool) -> Markup:
+def _anatomy(incident: Incident) -> Markup:
     whole = incident.so_far_ns
     rows: list[Sequence[Content]] = [
         (
@@ -222,8 +214,8 @@ def _anatomy(incident: Incident, *, sees_training: bool) -> Markup:
         return text.told_lost(known, incident.told_every)
 
     cost = [
-        ("time to restart", _restart_words(incident, sees_training=sees_training)),
-        ("time to recover", _recovery_words(incident, sees_training=sees_training)),
+        ("time to restart", text.to_restart(incident)),
+        ("time to recover", _recovery_words(incident)),
         ("steps lost", unknown if incident.lost_steps is None else lost(text.number(incident.lost_steps))),
         ("training to redo", unknown if incident.lost_ns is None else lost(text.duration(incident.lost_ns))),
         ("cost", text.gpu_cost(incident, "unknown: no GPU number was told")),

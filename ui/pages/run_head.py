@@ -131,7 +131,7 @@ def tiles(view: RunView) -> list[Markup]:
         ),
         tile(
             "Time to recover",
-            text.duration(percentile(recovered, 0.5)) if recovered else text.DASH,
+            _least_where_unseen(view, text.duration(percentile(recovered, 0.5))) if recovered else text.DASH,
             f"median of {len(recovered)}, max {text.duration(recovered[-1])}"
             if recovered
             else "no incident recovered yet",
@@ -173,3 +173,8 @@ def _lost(view: RunView) -> str:
     if account is not None:
         return text.gpu_hours(account.elapsed_ns - account.productive_ns)
     return text.duration(view.account.elapsed_ns - view.account.productive_ns)
+
+
+def _least_where_unseen(view: RunView, length: str) -> str:
+    """A time to recover: where nobody tells of steps it is at least so long."""
+    return length if view.sees_training else f"≥ {length}"

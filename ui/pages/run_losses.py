@@ -250,7 +250,7 @@ def _incident_row(incident: Incident, longest: int) -> Sequence[Content]:
         anatomy_bar(incident, longest),
         _to_restart(incident),
         [
-            "at least " if incident.is_down_untold else "",
+            "at least " if incident.is_down_untold or incident.is_step_untold else "",
             text.duration(incident.so_far_ns),
             " so far" if incident.is_open else "" if incident.ended_at else ", never",
         ],
