@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+import rerail
 from rerail.collectors.formats import Ends, ImportFormat, OldFile, OldFolder, formats
 from rerail.collectors.long_lines import lines_of
 from rerail.collectors.masking import masked
@@ -42,6 +43,7 @@ from rerail.server.core.codec import FactError, encode_line
 from rerail.server.core.facts import Fact
 from rerail.server.core.view import RunView
 from rerail.server.errors import RerailError, StoreError
+from rerail.server.rules_version import rules_version
 from rerail.server.store import Store
 
 FACTS = "facts"
@@ -450,6 +452,8 @@ def derive_waiting(store: Store, say: Callable[[int], None] | None = None) -> No
     """
     from rerail.server.projector import Projector
 
+    if store.rules_progress() is None:  # no server was here yet: what is derived now is of this version
+        store.begin_rules(rules_version(), rerail.__version__, time.time_ns())
     projector = Projector(store, held_folds=1)
     while waiting := store.storage().waiting_runs:
         if say is not None:

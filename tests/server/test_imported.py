@@ -9,6 +9,7 @@ import os
 import re
 import time
 import tracemalloc
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,6 +18,8 @@ import pytest
 from rerail.collectors.sources.left_off import LAST_JOB
 from rerail.server.cli import main
 from rerail.server.commands import importing
+from rerail.server.rules_version import rules_version
+from rerail.server.store import open_store
 from tests.dumps import CORPUS as DUMPS
 
 CORPUS = Path(__file__).parent.parent / "corpus"
@@ -393,3 +396,12 @@ def test_a_log_that_was_written_just_now_is_said_to_count_as_running(
     assert "still counted as running" in capsys.readouterr().err
     assert main([*words, "--still-running"]) == 0
     assert "still counted" not in capsys.readouterr().err
+
+
+def test_what_is_imported_before_any_server_ran_is_of_this_version(tmp_path: Path):
+    url, log = f"sqlite:///{tmp_path}/fresh.sqlite3", CORPUS / "training_logs" / "megatron.log"
+    assert main(["import", "logs", str(log), "--run", "r", "--database-url", url]) == 0
+    with closing(open_store(url)) as store:
+        store.begin_rules(rules_version(), "any", time.time_ns(), store.newest_revision())
+        progress = store.rules_progress()
+    assert progress is not None and (progress.total, progress.left) == (0, 0)
