@@ -350,6 +350,7 @@ class RunFold:
         self, records: Sequence[AttemptRecord], surroundings: Sequence[Surroundings], life: Life, steady: int
     ) -> tuple[Attempt, ...]:
         attempts = list(self._attempts_before[:steady])
+        reached = max((each.last_step or 0 for each in attempts), default=0)
         for number in range(steady, len(records)):
             record, around = records[number], surroundings[number]
             before = None if number == 0 else (records[number - 1].job, records[number - 1].key)
@@ -358,7 +359,8 @@ class RunFold:
             kept = attempts[-1] if attempts and scope is Scope.IN_PROCESS else None
             carried = None if kept is None else (kept.config, kept.launcher, kept.versions)
             outcome = life.outcome if around.is_last else None
-            signature = (self._timeline.version(record), around, before, outcome, carried)
+            reached = max(reached, (attempts[-1].last_step if attempts else None) or 0)
+            signature = (self._timeline.version(record), around, before, outcome, carried, reached)
             shown = self._shown.get(number)
             if shown is not None and shown[0] == signature:
                 attempts.append(shown[1])
@@ -366,6 +368,8 @@ class RunFold:
             blocks = record.blocks()
             first = record.first_block
             resumed = resumed_from(record)
+            if resumed is not None and number and not record.loads and resumed[1] > reached:
+                resumed = None  # nobody came so far: steps before it were not told
             merged = Started(record)
             result = self._timeline.folded[number].result
             began_at = around.within(record.started_at)

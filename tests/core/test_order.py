@@ -203,3 +203,12 @@ def test_a_window_declared_late_changes_an_incident_that_was_over_at_once():
     said.say(Steps, 20, restart=1, first_step=2, start=at(10), durations_us=(10_000_000,))
     said.say(Excluded, 300, start=at(5), end=at(15))
     in_every_order(said.facts)
+
+
+def test_from_where_an_attempt_goes_on_is_unknown_where_nobody_came_so_far_and_no_load_is_told():
+    story = Story(gpus=8).start().bring_up(20).steps(1, 45).die(1).stop(2)
+    jumped = story.start().bring_up(20).steps(61, 80).view()
+    assert [(each.first_step, each.resumed_from_step) for each in jumped.attempts] == [(1, 0), (61, None)]
+    story = Story(gpus=8).start().bring_up(20).steps(1, 45).die(1).stop(2)
+    redone = story.start().bring_up(20).steps(41, 80).view()
+    assert [each.resumed_from_step for each in redone.attempts] == [0, 40]
