@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rerail.server.core.facts import Phase
+from rerail.server.core.infrastructure import known_words
 from rerail.server.core.machine_words import most_serious
 from rerail.server.core.view import Account, Incident, MachineWord, RunState, RunView
 from rerail.ui import text
@@ -61,9 +62,10 @@ def run_sentence(view: RunView) -> tuple[Phrase, ...]:
         return (Phrase("Nothing has happened yet: no attempt and no queue has been told of this run."),)
     if not view.sees_training:
         return _unseen_sentence(view)
+    is_untold = view.has_untold_restart
     phrases = [
-        Phrase(f"{text.share(goodput)} training goodput", "#waterfall", True),
-        Phrase(f" over {text.duration(account.elapsed_ns)}. "),
+        Phrase(f"{known_words(goodput, is_most=is_untold)} training goodput", "#waterfall", True),
+        Phrase(f" over {'at least ' if is_untold else ''}{text.duration(account.elapsed_ns)}. "),
     ]
     losses = largest_losses(account, 2)
     faults = view.unplanned_incidents

@@ -42,7 +42,7 @@ def show_runs(parsed: argparse.Namespace) -> int:
             (
                 row.text("run_id"),
                 row.text("state"),
-                _percent(row.real("training_goodput")),
+                _training_words(row),
                 infrastructure_words(row),
                 row.text("interruptions"),
                 _length(row.nanoseconds("recover_p50_seconds")),
@@ -59,6 +59,13 @@ def show_runs(parsed: argparse.Namespace) -> int:
     if page.total > len(page.rows):
         print(f"{page.total - len(page.rows)} more; see --limit")
     return 0
+
+
+def _training_words(row: Told) -> str:
+    """`84.2%`; `≤ 84.2%` where nothing dates a restart, so that more time may have passed."""
+    known = _percent(row.real("training_goodput"))
+    is_most = row.flag("infrastructure_goodput_is_most") and row.real("training_goodput") is not None
+    return f"≤ {known}" if is_most else known
 
 
 def infrastructure_words(row: Told) -> str:

@@ -48,8 +48,7 @@ def infrastructure_goodput(view: RunView) -> InfrastructureGoodput:
     known = account.infrastructure_goodput
     if not view.sees_training and not account.faults_ns:
         known = None
-    is_untold = any(each.is_down_untold for each in view.unplanned_incidents)
-    is_most = known is not None and (not view.sees_training or is_untold)
+    is_most = known is not None and (not view.sees_training or view.has_untold_restart)
     return InfrastructureGoodput(known, is_most, least, 0 if least is None else untold)
 
 

@@ -744,6 +744,11 @@ class RunView:
         return tuple(incident for incident in self.incidents if incident.counts)
 
     @property
+    def has_untold_restart(self) -> bool:
+        """Nothing dates a restart of it: more time has passed than is counted, and goodputs are at most so much."""
+        return any(each.is_down_untold for each in self.unplanned_incidents)
+
+    @property
     def recoveries_ns(self) -> tuple[int, ...]:
         """Time to recover of each unplanned incident that recovered, ascending."""
         lengths = (each.time_to_recover_ns for each in self.unplanned_incidents if not each.is_down_untold)

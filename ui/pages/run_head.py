@@ -102,7 +102,7 @@ def tiles(view: RunView) -> list[Markup]:
     return [
         tile(
             "Training goodput",
-            text.share(account.training_goodput if view.sees_training else None),
+            known_words(account.training_goodput if view.sees_training else None, is_most=view.has_untold_restart),
             f"{text.duration(account.productive_ns)} of {text.duration(account.elapsed_ns)}"
             if view.sees_training
             else "nobody speaks of its steps",

@@ -212,7 +212,9 @@ def grid_row(row: RunRow, strip: Sequence[StripColumn | None] = ()) -> dict[str,
         "open_href": None if row.open_incident_id is None else incident_path(row.open_incident_id),
         "training": row.training_goodput,
         "infrastructure": row.infrastructure_goodput,
-        "training_text": text.share(row.training_goodput, text.DASH),
+        "training_text": known_words(
+            row.training_goodput, is_most=row.infrastructure_goodput_is_most, unknown=text.DASH
+        ),
         "infrastructure_text": _infrastructure(row),
         "infrastructure_least": ""
         if row.infrastructure_goodput_least is None
