@@ -151,7 +151,7 @@ LIGHTNING_RUNS = {
     "tqdm_killed": (1796050002.380, [(1, 45, 0, None), (41, 80, 40, "completed")], [40], 5),
     "rich": (1796050265.596, [(1, 80, 0, "completed")], [], 0),
     "rich_terminal_killed": (1796049636.495, [(1, 45, 0, None), (41, 80, 40, "completed")], [], 5),
-    "rich_killed": (1796049579.531, [(None, None, None, None), (61, 80, 60, "completed")], [], None),
+    "rich_killed": (1796049579.531, [(None, None, None, None), (61, 80, None, "completed")], [], None),
 }
 """Real runs of Lightning 2.6.6 on one machine, 80 steps in four epochs: when the log was written last, and attempts as
 `(first step, last step, resumed from, outcome)`, loads that are told, and steps that were lost.
