@@ -24,7 +24,7 @@ Rules
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -153,7 +153,7 @@ def _written_at(files: Sequence[FileRead], scratch: Scratch) -> int | None:
 
 def joined(facts: Sequence[Fact]) -> list[Fact]:
     """The facts of all files, those that tell of the same training only once, and attempts numbered through."""
-    tellers = _tellers(facts)
+    tellers = _tellers(_by_emitter(facts))
     left_out: set[str] = set()
     shifts: dict[str, int] = {}
     resubmitted: set[str] = set()
@@ -255,10 +255,14 @@ class _Teller:
         return at_once and self.low <= other.high and other.low <= self.high and self.steps <= other.steps
 
 
-def _tellers(facts: Sequence[Fact]) -> dict[str, _Teller]:
-    by_emitter: dict[str, list[Fact]] = {}
+def _by_emitter(facts: Sequence[Fact]) -> dict[str, list[Fact]]:
+    found: dict[str, list[Fact]] = {}
     for fact in facts:
-        by_emitter.setdefault(fact.emitter, []).append(fact)
+        found.setdefault(fact.emitter, []).append(fact)
+    return found
+
+
+def _tellers(by_emitter: Mapping[str, Sequence[Fact]]) -> dict[str, _Teller]:
     return {
         emitter: _Teller(own)
         for emitter, own in by_emitter.items()
@@ -278,14 +282,14 @@ def _with_ends(facts: Sequence[Fact], folder: OldFolder) -> list[Fact]:
     log: as of that log alone."""
     if folder.ends is None or folder.now is None:
         return list(facts)
-    tellers = {emitter: own for emitter, own in _tellers(facts).items() if own.tells_attempts}
+    by_emitter = _by_emitter(facts)
+    tellers = {emitter: own for emitter, own in _tellers(by_emitter).items() if own.tells_attempts}
     latest = max((own.began for own in tellers.values()), default=0)
     ends: list[Fact] = []
     for emitter, teller in tellers.items():
-        own = [fact for fact in facts if fact.emitter == emitter]
         if teller.ended >= latest:
             continue
-        for end in folder.ends(own, folder.now, None):
+        for end in folder.ends(by_emitter[emitter], folder.now, None):
             if isinstance(end, AttemptEnded):
                 ends.append(replace(end, emitter=emitter, seq=END_SEQ))
     return [*facts, *ends]

@@ -119,6 +119,7 @@ class Bars:
         if not told.epoch or not told.total or unnamed[-1][0] != told.total or told.bar_seconds is None:
             return
         epoch = told.epoch - 1
+        state.undated += len(unnamed)
         for done, clock, offset, stream, rank, ahead in unnamed:
             self._wait_for_instant(
                 Progress(Told.STEP, "lightning", epoch * told.total + done, None, clock, told.total, epoch=epoch),

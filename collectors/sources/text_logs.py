@@ -152,11 +152,10 @@ def _count(number: int, one: str) -> str:
 def _what_of_training(read: Read) -> str:
     """What a log told of training, and what it did not, in a sentence; empty where it told of none."""
     steps = sum(fact.step_count for fact in read.facts if isinstance(fact, Steps))
-    lost = max(0, read.steps_undated)
-    undated = f"{lost} lines of steps tell no instant (kubectl logs --timestamps, or `| ts '%.s'`)"
+    undated = f"{read.steps_undated} lines of steps tell no instant (kubectl logs --timestamps, or `| ts '%.s'`)"
     if dated := read.how_dated():
-        undated = f"{undated}; {dated}" if lost else dated
-    if not steps and (lost or read.bars_dated_back):
+        undated = f"{undated}; {dated}" if read.steps_undated else dated
+    if not steps and (read.steps_undated or read.bars_dated_back):
         return f"no steps: {undated}"
     if not steps:
         return NO_STEPS
@@ -174,7 +173,7 @@ def _what_of_training(read: Read) -> str:
         f"{_count(loads, 'load')} told"
     )
     return f"{known}; a log does not tell GPUs, heartbeats and waits for data" + (
-        f"; {undated}" if lost or read.bars_dated_back or read.counted_ns else ""
+        f"; {undated}" if read.steps_undated or read.bars_dated_back or read.counted_ns else ""
     )
 
 

@@ -115,8 +115,8 @@ class RunFold:
         self._attempts_before: tuple[Attempt, ...] = ()
         self._interruptions: list[Interruption] = []
         self._incidents: dict[int, tuple[IncidentBounds, Incident]] = {}
-        self._are_steps_told = False
         """By their first attempt: those that were regained."""
+        self._are_steps_told = False
         self._recovered: tuple[tuple[object, ...], tuple[RecoveryDistribution, ...]] = ((), ())
         self._said: tuple[object, Verdict | None, tuple[MachineWord, ...]] = (None, None, ())
         """While nobody told of an attempt: what dumps and machines say, and of which facts."""
@@ -193,7 +193,9 @@ class RunFold:
         account, gpu_account = timeline.accounts(life, current_step, high_water_step, capacities, steady)
         attempts = self._attempts_before = self._attempts(records, surroundings, life, steady)
         self._endings = (attempts, surroundings)
-        incidents = self._all_incidents(records, surroundings, attempts, life, capacities, rollbacks, steady)
+        incidents = self._all_incidents(
+            records, surroundings, attempts, life, capacities, rollbacks, told_every, steady
+        )
         withdrawn = self._gathering.run_wide.artefacts.withdrawn()
         evidence = [_counted(record, withdrawn) for record in records]
         changes = self._gathering.run_wide.node_changes
@@ -428,6 +430,7 @@ class RunFold:
         life: Life,
         capacities: Capacities,
         rollbacks: Sequence[Rollback],
+        told_every: Sequence[int],
         steady: int,
     ) -> tuple[Incident, ...]:
         del self._interruptions[steady:]
@@ -459,7 +462,9 @@ class RunFold:
             if before is not None and before[0] == bounds:
                 made = before[1]
             else:
-                made = self._incident(bounds, records, surroundings, attempts, life, capacities, by_attempt)
+                made = self._incident(
+                    bounds, records, surroundings, attempts, life, capacities, by_attempt, told_every[first]
+                )
             incidents.append(made)
             if bounds.end is not None and bounds.end <= life.end:
                 self._incidents[first] = bounds, made
@@ -474,6 +479,7 @@ class RunFold:
         life: Life,
         capacities: Capacities,
         rollbacks: dict[int, Rollback],
+        told_every: int,
     ) -> Incident:
         last = bounds.attempts[-1] + 1
         involved = range(bounds.attempts[0], min(last + 1, len(records)))
@@ -489,7 +495,7 @@ class RunFold:
             rollback=inside[-1] if inside else None,
             lost_steps=None if lowest is None else lowest.steps,
             lost_ns=None if lowest is None else lowest.lost_ns,
-            told_every=_told_every(records[: bounds.attempts[-1] + 1])[bounds.attempts[0]],
+            told_every=told_every,
             is_down_untold=any(records[number].is_down_untold for number in involved[1:]),
             is_step_untold=not self._gathering.run_wide.speaks_for_ranks,
             fingerprint=fingerprint_of(judged.verdict, struck, self.run_id, is_planned=bounds.is_planned),
