@@ -89,7 +89,10 @@ def problem_sentence(mine: ProblemOfIncident) -> str:
         return "The first time that this happened, in any run."
     times = f"The {ordinal(mine.position)} of {row.incidents} times in {text.count(row.runs, 'run')}"
     so_far = " so far" if row.still_open else ""
-    return f"{times}; all of them cost {text.gpu_hours(row.lost_gpu_ns)} and {text.duration(row.recover_ns)}{so_far}."
+    took = text.duration(row.recover_ns)
+    if row.lost_gpu_ns is None:
+        return f"{times}; all of them took {took} to recover{so_far}, at a cost that is not known."
+    return f"{times}; all of them cost {text.gpu_hours(row.lost_gpu_ns)} and {took}{so_far}."
 
 
 def ordinal(number: int) -> str:
